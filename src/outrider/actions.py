@@ -1,0 +1,116 @@
+"""Business actions: the events of one action, written together, with the action beside each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self, TypeAlias, Unpack
+from uuid import UUID
+
+import msgspec
+
+from outrider import grammar, payloads
+from outrider.event_types import DECLARED, EventType
+from outrider.events import Draft, EmitOptions, EventRef, current_origin
+from outrider.identity import UuidV7
+from outrider.records import Emission
+
+ACTION_TYPE = "outrider.action"
+
+Write: TypeAlias = Callable[[Sequence[Emission]], list[EventRef]]
+AsyncWrite: TypeAlias = Callable[[Sequence[Emission]], Awaitable[list[EventRef]]]
+
+_new_id = UuidV7()
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyAction:
+    """The record of an action that emitted nothing."""
+
+    action: str
+
+
+DECLARED.add(EventType(name=ACTION_TYPE, cls=EmptyAction))
+
+
+class Action:
+    """One business action; use it in ``with``, or in ``async with`` on an async connection.
+
+    Its events are written when the block ends, because each row carries the completion of its
+    action and no row is ever updated. If the block raises, nothing is written.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        params: object,
+        record: Callable[[Draft], Emission],
+        write: Write,
+        write_async: AsyncWrite,
+    ) -> None:
+        self.id: UUID = _new_id()
+        self.name = grammar.key(name, "action name")
+        self.events: list[EventRef] = []
+        """References to what was written, once the block has ended."""
+        self._params = payloads.encode({} if params is None else params).decode()
+        self._record = record
+        self._write = write
+        self._write_async = write_async
+        self._started_at: datetime | None = None
+        self._emissions: list[Emission] = []
+
+    def emit(
+        self, event: object, data: object = None, /, **options: Unpack[EmitOptions]
+    ) -> EventRef:
+        """Add one event to the action; it is checked now and written when the block ends."""
+        if "correlation_id" not in options and "causation" not in options:
+            options["correlation_id"] = current_origin().correlation_id or str(self.id)
+        emission = self._record(Draft(event, data, options))
+        self._emissions.append(emission)
+        return emission.reference
+
+    def __enter__(self) -> Self:
+        return self._start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.events = self._write(self._completed())
+
+    async def __aenter__(self) -> Self:
+        return self._start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.events = await self._write_async(self._completed())
+
+    def _start(self) -> Self:
+        self._started_at = datetime.now(UTC)
+        return self
+
+    def _completed(self) -> list[Emission]:
+        emissions = self._emissions or [self._record(Draft(EmptyAction(self.name)))]
+        action: dict[str, Any] = {
+            "action_id": self.id,
+            "action_name": self.name,
+            "action_params": self._params,
+            "action_started_at": self._started_at,
+            "action_completed_at": datetime.now(UTC),
+        }
+        return [
+            msgspec.structs.replace(
+                emission, record=msgspec.structs.replace(emission.record, **action)
+            )
+            for emission in emissions
+        ]

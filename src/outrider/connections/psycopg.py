@@ -1,0 +1,86 @@
+"""psycopg 3, sync and async."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row
+
+from outrider.sql.dialect import Dialect
+from outrider.sql.dialects import dialect_named
+from outrider.sql.plan import Plan, Rows, Step, run, run_async
+from outrider.sql.statement import Batch
+
+T = TypeVar("T")
+
+
+class PsycopgConnection:
+    """A psycopg connection; our cursors are our own class, whatever factory the caller set."""
+
+    remedy = "with connection.transaction(): …, or connect without autocommit=True"
+
+    def __init__(self, tx: psycopg.Connection[Any], schema: str | None) -> None:
+        self._tx = tx
+        self._schema = schema
+
+    @property
+    def dialect(self) -> Dialect:
+        """PostgreSQL's."""
+        return dialect_named("postgres", self._schema)
+
+    def autocommits(self) -> bool:
+        """Say whether autocommit is on and no transaction is open."""
+        return _autocommits(self._tx)
+
+    def run(self, plan: Plan[T]) -> T:
+        """Run *plan* on cursors of our own."""
+        return run(plan, self._execute)
+
+    def _execute(self, step: Step) -> Rows:
+        with psycopg.Cursor(self._tx, row_factory=dict_row) as cursor:
+            if isinstance(step, Batch):
+                sql, rows = step.bind("pyformat")
+                cursor.executemany(sql, rows)
+                return ()
+            sql, params = step.bind("pyformat")
+            cursor.execute(sql, params)
+            return cursor.fetchall() if cursor.description else ()
+
+
+class AsyncPsycopgConnection:
+    """A psycopg async connection."""
+
+    remedy = "async with connection.transaction(): …, or connect without autocommit=True"
+
+    def __init__(self, tx: psycopg.AsyncConnection[Any], schema: str | None) -> None:
+        self._tx = tx
+        self._schema = schema
+
+    @property
+    def dialect(self) -> Dialect:
+        """PostgreSQL's."""
+        return dialect_named("postgres", self._schema)
+
+    def autocommits(self) -> bool:
+        """Say whether autocommit is on and no transaction is open."""
+        return _autocommits(self._tx)
+
+    async def run(self, plan: Plan[T]) -> T:
+        """Run *plan* on cursors of our own."""
+        return await run_async(plan, self._execute)
+
+    async def _execute(self, step: Step) -> Rows:
+        async with psycopg.AsyncCursor(self._tx, row_factory=dict_row) as cursor:
+            if isinstance(step, Batch):
+                sql, rows = step.bind("pyformat")
+                await cursor.executemany(sql, rows)
+                return ()
+            sql, params = step.bind("pyformat")
+            await cursor.execute(sql, params)
+            return await cursor.fetchall() if cursor.description else ()
+
+
+def _autocommits(tx: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    return tx.autocommit and tx.info.transaction_status == TransactionStatus.IDLE

@@ -1,0 +1,242 @@
+"""Event data to payload bytes and back.
+
+JSON payloads are strict: what is written reads back the same in every JSON reader. So NaN,
+infinities, duplicate keys, lone surrogates and U+0000 are refused, integers keep every digit,
+and nesting is bounded. Whatever is not JSON travels as opaque bytes under its content type.
+The text is made once, here; no database and no target ever rewrites it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from outrider.errors import EncodingError, InvalidEventError
+
+JSON_TYPE = "application/json"
+DEPTH_MAX = 256
+SEALED = "$sealed"
+"""The one key of the object that stands where a sensitive value was."""
+
+_dumps = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+).encode
+
+
+def is_json(content_type: str) -> bool:
+    """Say whether payloads of *content_type* are JSON text."""
+    essence = content_type.partition(";")[0].strip().lower()
+    return essence == JSON_TYPE or essence.endswith("+json")
+
+
+def encode(data: object) -> bytes:
+    """Return *data* as strict, compact JSON.
+
+    >>> encode({"order_id": 42, "note": "ü"}).decode()
+    '{"order_id":42,"note":"ü"}'
+    """
+    built = _built(data)
+    if _is_sound(built, 0):
+        try:
+            text = dump(built)
+        except ValueError:  # the walk below names the place
+            return dump(_checked(built, "$", 0))
+        if b"\\u0000" not in text:
+            return text
+    return dump(_checked(built, "$", 0))
+
+
+def plain(data: object) -> Any:
+    """Return *data* as dicts, lists, texts, numbers, booleans and None, checked."""
+    return _checked(_built(data), "$", 0)
+
+
+def _built(data: object) -> Any:
+    if pydantic := _pydantic_dump(data):
+        data = pydantic(mode="json")
+    try:
+        return msgspec.to_builtins(data, enc_hook=_enc_hook)
+    except RecursionError as error:
+        raise EncodingError(_too_deep("$")) from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EncodingError(f"the payload cannot be written as JSON: {error}") from error
+
+
+def dump(plain_data: Any) -> bytes:
+    """Write data that ``plain`` has returned."""
+    return _dumps(plain_data).encode()
+
+
+def load(text: bytes) -> Any:
+    """Read strict JSON; a violation names what is wrong and where.
+
+    Integers keep every digit; a float that no float can hold is refused.
+    """
+    try:
+        source = text.decode()
+        found = json.loads(
+            source,
+            object_pairs_hook=_pairs,
+            parse_constant=_refuse_constant,
+            parse_float=_float,
+            parse_int=_integer,
+        )
+    except RecursionError as error:
+        raise EncodingError(_too_deep("$")) from error
+    except UnicodeDecodeError as error:
+        raise EncodingError(f"the payload is not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise EncodingError(
+            f"the payload is not JSON at character {error.pos}: {error.msg}"
+        ) from error
+    return _checked(found, "$", 0)
+
+
+def convert(plain_data: Any, cls: type) -> Any:
+    """Build an instance of *cls* from decoded JSON."""
+    if validate := _pydantic_validate(cls):
+        # JSON mode, because a dump turned dates, decimals and bytes into text.
+        return validate(dump(plain_data))
+    return msgspec.convert(plain_data, cls, dec_hook=_dec_hook)
+
+
+def _is_sound(value: Any, depth: int) -> bool:
+    """Say quickly that keys are texts and nesting is bounded; the encoder sees the rest."""
+    kind = type(value)
+    if kind is dict:
+        items = value.values()
+        if any(type(name) is not str for name in value):
+            return False
+    elif kind is list:
+        items = value
+    else:
+        return True
+    return depth < DEPTH_MAX and all(
+        _is_sound(item, depth + 1) for item in items if type(item) is dict or type(item) is list
+    )
+
+
+def _checked(value: Any, path: str, depth: int) -> Any:
+    """Return *value* with text keys only; refuse what strict JSON cannot say."""
+    kind = type(value)
+    if kind is str:
+        _check_text(value, path)
+    elif kind is float:
+        if not math.isfinite(value):
+            raise EncodingError(
+                f"{path} is {value!r}, which JSON cannot say; send None or leave the field out"
+            )
+    elif kind is dict:
+        if depth >= DEPTH_MAX:
+            raise EncodingError(_too_deep(path))
+        return {
+            name: _checked(item, f"{path}.{name}", depth + 1)
+            for name, item in _text_keys(value, path).items()
+        }
+    elif kind is list or kind is tuple:
+        if depth >= DEPTH_MAX:
+            raise EncodingError(_too_deep(path))
+        return [_checked(item, f"{path}[{n}]", depth + 1) for n, item in enumerate(value)]
+    return value
+
+
+def _text_keys(mapping: Mapping[Any, Any], path: str) -> Mapping[str, Any]:
+    if all(type(name) is str for name in mapping):
+        for name in mapping:
+            _check_text(name, path)
+        return mapping
+    texts: dict[str, Any] = {}
+    for name, item in mapping.items():
+        text = name if isinstance(name, str) else _dumps(name).strip('"')
+        if text in texts:
+            raise EncodingError(
+                f"{path} has two keys that become {text!r} in JSON; use text keys that differ"
+            )
+        _check_text(text, path)
+        texts[text] = item
+    return texts
+
+
+def _check_text(text: str, path: str) -> None:
+    if "\x00" in text:
+        raise EncodingError(
+            f"{path} holds U+0000, which databases and JSON readers cut or refuse; "
+            "leave it out, or send bytes under a content type of their own"
+        )
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise EncodingError(
+                f"{path} holds a lone surrogate at {error.start}, which is no text; leave it out"
+            ) from error
+
+
+def _too_deep(path: str) -> str:
+    return (
+        f"{path} is nested deeper than {DEPTH_MAX} levels; flatten the payload, or send it as bytes"
+    )
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise EncodingError(f"the payload has the key {twice!r} twice in one object; keep one")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise EncodingError(f"the payload holds {name}, which is not JSON; send null or leave it out")
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise EncodingError(f"the payload holds {text}, which no float can hold; send it as text")
+    return number
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise EncodingError(
+            f"the payload holds an integer of {len(text)} digits; send it as text"
+        ) from error
+
+
+def _enc_hook(value: object) -> Any:
+    if pydantic := _pydantic_dump(value):
+        return pydantic(mode="json")
+    raise EncodingError(
+        f"the payload holds {type(value).__module__}.{type(value).__qualname__}, which has no JSON "
+        "form; use a dataclass, an attrs class, a Struct, a pydantic model or plain data"
+    )
+
+
+def _dec_hook(cls: type, value: Any) -> Any:
+    if validate := _pydantic_validate(cls):
+        return validate(dump(value))
+    raise InvalidEventError(f"no way to build {cls.__qualname__} from a payload")
+
+
+# pydantic is never imported here: a model is told by its class, wherever it came from.
+def _pydantic_dump(value: object) -> Callable[..., Any] | None:
+    return getattr(value, "model_dump", None) if _is_pydantic(type(value)) else None
+
+
+def _pydantic_validate(cls: type) -> Callable[[bytes], Any] | None:
+    return getattr(cls, "model_validate_json", None) if _is_pydantic(cls) else None
+
+
+def _is_pydantic(cls: type) -> bool:
+    return any(
+        base.__module__ == "pydantic.main" and base.__qualname__ == "BaseModel"
+        for base in getattr(cls, "__mro__", ())
+    )

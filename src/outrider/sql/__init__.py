@@ -1,0 +1,1 @@
+"""Operations as statements: no I/O, no driver, no async."""

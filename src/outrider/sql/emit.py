@@ -1,0 +1,204 @@
+"""Write events: one statement for one event, one statement for a thousand.
+
+A conflict is an empty result, never a failed statement, because a failed statement would
+abort a PostgreSQL transaction that belongs to somebody else. So a guarded event (one with an
+idempotency key, an id of the caller's own, or an entity version) is written only where nothing
+conflicts, and whatever did not come back is looked up and judged::
+
+    emit_guarded --- all ids came back ---> done
+         |
+         +--- one is missing ---> originals ---> same body    duplicate: the original's id
+                                            +--> other body   KeyReusedError
+                                            +--> its version  StaleVersionError
+
+Several guarded events are looked up before any is written, so a refusal writes nothing. Only
+a writer who commits in between can still make the second look refuse; its error says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from outrider.errors import KeyReusedError, StaleVersionError
+from outrider.events import EventRef
+from outrider.records import Emission, Record
+from outrider.sql.dialect import Dialect
+from outrider.sql.keys import Sealer, sealed
+from outrider.sql.plan import Plan, Row, Rows, Step, run
+from outrider.sql.statement import Batch, Statement
+
+Params: TypeAlias = dict[str, Any]
+
+CHUNK_EVENTS = 1_000
+
+_json = msgspec.json.Encoder()
+
+
+def emit(
+    dialect: Dialect, emissions: Sequence[Emission], sealer: Sealer | None = None
+) -> Plan[list[EventRef]]:
+    """Write *emissions* in their order; return a reference to each."""
+    if dialect.locks_keys:
+        yield from _lock(dialect, emissions)
+    records = yield from sealed(dialect, emissions, sealer)
+    if any(emission.guarded for emission in emissions):
+        return (yield from _emit_guarded(dialect, records))
+    for chunk in _chunks(records):
+        yield from _emit_plain(dialect, chunk)
+    return [record.reference for record in records]
+
+
+def script(dialect: Dialect, emissions: Sequence[Emission]) -> list[Statement]:
+    """Return the statements that write *emissions*, for somebody else to execute."""
+    statements: list[Statement] = []
+
+    def collect(step: Step) -> Rows:
+        if isinstance(step, Batch):
+            statements.extend(Statement(step.query, row) for row in step.rows)
+        elif step.query.name != "originals":
+            statements.append(step)
+        # Nobody has executed anything, so all is taken as written.
+        return [{"event_id": emission.record.event_id} for emission in emissions]
+
+    run(emit(dialect, emissions), collect)
+    return statements
+
+
+def params(dialect: Dialect, record: Record) -> Params:
+    """Return the parameters of the statement that writes *record* alone."""
+    return dialect.write(msgspec.structs.asdict(record))
+
+
+def _emit_plain(dialect: Dialect, records: Sequence[Record]) -> Plan[None]:
+    if len(records) == 1:
+        yield Statement(dialect["emit"], params(dialect, records[0]))
+    elif dialect.bulk:
+        yield Statement(dialect["emit_many"], _document(records))
+    else:
+        yield Batch(dialect["emit"], [params(dialect, record) for record in records])
+
+
+def _emit_guarded(dialect: Dialect, records: Sequence[Record]) -> Plan[list[EventRef]]:
+    repeated = _repeated(records)
+    fresh = [record for n, record in enumerate(records) if n not in repeated]
+    duplicates: dict[UUID, EventRef] = {}
+    if len(fresh) > 1:
+        duplicates = yield from _judged(dialect, fresh)
+    for chunk in _chunks([record for record in fresh if record.event_id not in duplicates]):
+        written = yield from _write_guarded(dialect, chunk)
+        missing = [record for record in chunk if record.event_id not in written]
+        duplicates |= yield from _judged(dialect, missing)
+    return [
+        repeated.get(n) or duplicates.get(record.event_id) or record.reference
+        for n, record in enumerate(records)
+    ]
+
+
+def _write_guarded(dialect: Dialect, records: Sequence[Record]) -> Plan[set[UUID]]:
+    if dialect.bulk:
+        rows = yield Statement(dialect["emit_guarded"], _document(records))
+        return {_uuid(row["event_id"]) for row in rows}
+    written: set[UUID] = set()
+    for record in records:
+        rows = yield Statement(dialect["emit_guarded"], params(dialect, record))
+        written |= {_uuid(row["event_id"]) for row in rows}
+    return written
+
+
+def _repeated(records: Iterable[Record]) -> dict[int, EventRef]:
+    """Return, by their index, references for events that repeat an earlier one of this call."""
+    repeated: dict[int, EventRef] = {}
+    first: dict[tuple[object, ...], Record] = {}
+    for n, record in enumerate(records):
+        for reason, place in _places(record):
+            earlier = first.setdefault(place, record)
+            if earlier is not record and (found := _verdict(record, reason, _row(earlier))):
+                repeated[n] = found
+            elif earlier is not record and n not in repeated:
+                raise _stale(record)
+    return repeated
+
+
+def _judged(dialect: Dialect, records: Sequence[Record]) -> Plan[dict[UUID, EventRef]]:
+    """Look up what *records* conflict with; return the duplicates, refuse the rest."""
+    duplicates: dict[UUID, EventRef] = {}
+    for chunk in _chunks(records):
+        by_id = {record.event_id: record for record in chunk}
+        rows = yield Statement(dialect["originals"], _document(chunk))
+        for row in rows:
+            record = by_id[_uuid(row["refused_id"])]
+            if found := _verdict(record, row["reason"], row):
+                duplicates[record.event_id] = found
+        for row in rows:
+            # An equal version is fine only where the whole event is a repetition.
+            if (refused := _uuid(row["refused_id"])) not in duplicates:
+                raise _stale(by_id[refused])
+    return duplicates
+
+
+def _verdict(record: Record, reason: str, original: Row) -> EventRef | None:
+    """Say whether *record* repeats *original*; refuse it where it only claims to."""
+    if reason == "version":
+        return None
+    original_id = _uuid(original["event_id"])
+    if record.body_digest is None or original["body_digest"] != record.body_digest:
+        what = "event id" if reason == "id" else f"idempotency key {record.idempotency_key!r}"
+        raise KeyReusedError(what, original_id)
+    return EventRef(
+        id=original_id,
+        type=original["event_type"],
+        correlation_id=original["correlation_id"],
+        duplicate=True,
+    )
+
+
+def _stale(record: Record) -> StaleVersionError:
+    return StaleVersionError(
+        str(record.entity_type), str(record.entity_id), record.entity_version or 0
+    )
+
+
+def _places(record: Record) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Yield what must be unique about *record*, as the unique indexes see it."""
+    yield "id", (record.event_id,)
+    tenant = record.tenant_id
+    if record.idempotency_key is not None:
+        yield "key", (tenant, record.idempotency_key)
+    if record.entity_version is not None:
+        yield (
+            "version",
+            (tenant, record.entity_type, record.entity_id, record.entity_version),
+        )
+
+
+def _row(record: Record) -> Row:
+    return {
+        "event_id": record.event_id,
+        "event_type": record.event_type,
+        "correlation_id": record.correlation_id,
+        "body_digest": record.body_digest,
+    }
+
+
+def _lock(dialect: Dialect, emissions: Iterable[Emission]) -> Plan[None]:
+    # In one order everywhere, so that two writers of the same keys cannot deadlock.
+    keys = {(e.record.tenant_id, e.record.ordering_key) for e in emissions if e.lock}
+    for tenant, key in sorted(keys, key=repr):
+        yield Statement(dialect["lock_key"], {"lock_name": f"{tenant}\n{key}"})
+
+
+def _document(records: Sequence[Record]) -> Params:
+    return {"events": _json.encode(records).decode()}
+
+
+def _uuid(value: UUID | str) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)
+
+
+def _chunks(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    for start in range(0, len(records), CHUNK_EVENTS):
+        yield records[start : start + CHUNK_EVENTS]

@@ -1,0 +1,14 @@
+"""The W3C trace context of the span that emits, where OpenTelemetry is installed."""
+
+from __future__ import annotations
+
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+_propagator = TraceContextTextMapPropagator()
+
+
+def trace_context() -> dict[str, str]:
+    """Return ``traceparent`` and ``tracestate`` of the current span; nothing outside a span."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier)
+    return carrier

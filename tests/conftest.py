@@ -1,0 +1,6 @@
+pytest_plugins = [
+    "tests.fixtures.report",
+    "tests.fixtures.postgres",
+    "tests.fixtures.sqlite",
+    "tests.fixtures.databases",
+]
