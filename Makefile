@@ -29,7 +29,7 @@ help: ## Explain the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 .PHONY: demo
-demo: $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.core) $(VENV)/.package ## See events stored, delivered, failing and retried, on SQLite
+demo: $(if $(wildcard $(VENV)/.dev),$(VENV)/.dev,$(VENV)/.core) $(VENV)/.package ## A shop on SQLite: orders and their events, in one transaction each
 	@$(PY) examples/demo.py
 
 .PHONY: test
@@ -90,7 +90,7 @@ conformance: dev ## Generate the table of requirements and the tests that prove 
 
 .PHONY: docs
 docs: build/docs/.done ## Build the documentation into site/
-	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
 	@echo "site/index.html"
 
 # Versions move only here. The files hold names, versions and hashes, never an address.

@@ -3,4 +3,5 @@ pytest_plugins = [
     "tests.fixtures.postgres",
     "tests.fixtures.sqlite",
     "tests.fixtures.databases",
+    "tests.fixtures.connections",
 ]

@@ -11,11 +11,12 @@ from uuid import UUID
 
 import msgspec
 
-from outrider import grammar, payloads
+from outrider import grammar
+from outrider.errors import EmitError
 from outrider.event_types import DECLARED, EventType
 from outrider.events import Draft, EmitOptions, EventRef, current_origin
 from outrider.identity import UuidV7
-from outrider.records import Emission
+from outrider.records import Emission, plain_utc, small_json
 
 ACTION_TYPE = "outrider.action"
 
@@ -54,18 +55,24 @@ class Action:
         self.name = grammar.key(name, "action name")
         self.events: list[EventRef] = []
         """References to what was written, once the block has ended."""
-        self._params = payloads.encode({} if params is None else params).decode()
+        self._params = small_json({} if params is None else params, "the action's params")
         self._record = record
         self._write = write
         self._write_async = write_async
         self._started_at: datetime | None = None
+        self._is_used = False
         self._emissions: list[Emission] = []
 
     def emit(
         self, event: object, data: object = None, /, **options: Unpack[EmitOptions]
     ) -> EventRef:
         """Add one event to the action; it is checked now and written when the block ends."""
-        if "correlation_id" not in options and "causation" not in options:
+        if self._started_at is None:
+            raise EmitError(
+                f"action {self.name!r} is not open, so the event would never be written; emit "
+                "inside of its with block, or call outbox.emit()"
+            )
+        if options.get("correlation_id") is None and options.get("causation") is None:
             options["correlation_id"] = current_origin().correlation_id or str(self.id)
         emission = self._record(Draft(event, data, options))
         self._emissions.append(emission)
@@ -80,8 +87,9 @@ class Action:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
+        emissions = self._completed()
         if kind is None:
-            self.events = self._write(self._completed())
+            self.events = self._write(emissions)
 
     async def __aenter__(self) -> Self:
         return self._start()
@@ -92,25 +100,34 @@ class Action:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
+        emissions = self._completed()
         if kind is None:
-            self.events = await self._write_async(self._completed())
+            self.events = await self._write_async(emissions)
 
     def _start(self) -> Self:
-        self._started_at = datetime.now(UTC)
+        if self._is_used:
+            raise EmitError(
+                f"action {self.name!r} was used before; each run of it is an action of its own: "
+                "with outbox.action(tx, …)"
+            )
+        self._is_used = True
+        self._started_at = plain_utc(datetime.now(UTC))
         return self
 
     def _completed(self) -> list[Emission]:
-        emissions = self._emissions or [self._record(Draft(EmptyAction(self.name)))]
+        if not self._emissions:
+            self.emit(EmptyAction(self.name))
+        started_at, self._started_at = self._started_at, None
         action: dict[str, Any] = {
             "action_id": self.id,
             "action_name": self.name,
             "action_params": self._params,
-            "action_started_at": self._started_at,
-            "action_completed_at": datetime.now(UTC),
+            "action_started_at": started_at,
+            "action_completed_at": plain_utc(datetime.now(UTC)),
         }
         return [
             msgspec.structs.replace(
                 emission, record=msgspec.structs.replace(emission.record, **action)
             )
-            for emission in emissions
+            for emission in self._emissions
         ]

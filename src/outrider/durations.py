@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import timedelta
 from typing import TypeAlias
 
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, shown
 
 Duration: TypeAlias = str | float | timedelta
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
-_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.ASCII)
+_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", re.ASCII)
 _ISO = re.compile(
     r"P(?!$)(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?"
-    r"(?:T(?!$)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
+    r"(?:T(?!$)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?",
+    re.ASCII,
 )
 _LONGEST = timedelta(days=36_525)
 
@@ -41,8 +41,9 @@ def _parse(value: str | float) -> timedelta:
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise _refused(value)
     else:
-        seconds = float(value)
-    if not math.isfinite(seconds) or seconds > _LONGEST.total_seconds():
+        seconds = value
+    # NaN compares with nothing, and an integer may be larger than any float.
+    if not 0 <= seconds <= _LONGEST.total_seconds():
         raise _refused(value)
     return timedelta(seconds=seconds)
 
@@ -57,6 +58,6 @@ def _seconds(text: str) -> float:
 
 def _refused(value: object) -> ConfigError:
     return ConfigError(
-        f"{value!r} is not a duration; write '30s', '10m', '1h30m', '7d', seconds, a timedelta "
-        "or ISO 8601, from zero to a hundred years"
+        f"{shown(value)} is not a duration; write '30s', '10m', '1h30m', '7d', seconds, a "
+        "timedelta or ISO 8601, from zero to a hundred years"
     )

@@ -9,7 +9,10 @@ from __future__ import annotations
 import base64
 import os
 
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from outrider.errors import StoreError
 
 _VERSION = "v1."
 _NONCE_BYTES = 12
@@ -30,5 +33,12 @@ class AesGcm:
 
     def open(self, key: bytes, context: str, sealed: str) -> bytes:
         """Decrypt what ``seal`` returned for the same context."""
-        raw = base64.b64decode(sealed.removeprefix(_VERSION))
-        return AESGCM(key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], context.encode())
+        try:
+            raw = base64.b64decode(sealed.removeprefix(_VERSION))
+            return AESGCM(key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], context.encode())
+        except (InvalidTag, ValueError) as error:
+            raise StoreError(
+                f"the sealed value of {context} does not open: it was changed, moved there from "
+                "elsewhere or sealed under another key; find out who writes to the log beside "
+                "Outrider"
+            ) from error

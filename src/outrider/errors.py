@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from uuid import UUID
 
+_SHOWN_MAX = 77
+
 
 class OutriderError(Exception):
     """The root: catch it to catch everything Outrider raises on purpose."""
@@ -145,3 +147,12 @@ class SchemaMismatchError(StoreError):
     """The database holds another schema than this version of Outrider needs."""
 
     code = "OUT032"
+
+
+def shown(value: object) -> str:
+    """Return *value* as messages show it: quoted, escaped and short."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits has no text
+        text = f"an {type(value).__name__} too long to be shown"
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

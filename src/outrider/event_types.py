@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from outrider import grammar
 from outrider.durations import Duration, duration
-from outrider.errors import ConfigError, MissingDependencyError
+from outrider.errors import ConfigError, MissingDependencyError, shown
 
 C = TypeVar("C", bound=type)
 Getter: TypeAlias = Callable[[Any], object]
@@ -95,7 +95,7 @@ class EventTypes:
 
     def _again(self, cls: type) -> EventType | None:
         # dataclass(slots=True) above @event makes a second class of the same path.
-        for declared in self._by_name.values():
+        for declared in tuple(self):  # another thread may be importing more of them
             if _path(declared.cls) == _path(cls):
                 self._by_class[cls] = declared
                 return declared
@@ -140,25 +140,34 @@ def event(
 
     .. versionadded:: 0.1
     """
-    grammar.event_type(name)
+    name = grammar.event_type(name)
+    _check_version(name, version)
     _warn_unless_past(name)
-    if not isinstance(version, int) or not 1 <= version <= VERSION_MAX:
-        raise ConfigError(f"version of {name!r} is {version!r}; versions are 1, 2, 3, …")
 
     def declare(cls: C) -> C:
         if not isinstance(cls, type):
             raise ConfigError(f"@event({name!r}) decorates a class, not {cls!r}")
         fields = field_names(cls)
+        hidden = _sensitive(name, sensitive, data_subject, fields)
+
+        def get(option: str, given: str | Getter | None) -> Getter | None:
+            if given in hidden:
+                raise ConfigError(
+                    f"{option}= of {name!r} names {given!r}, which is sensitive, but is stored as "
+                    "it is; name a field that tells nothing about a person, like an internal id"
+                )
+            return _getter(given, name, option, fields)
+
         declared = EventType(
             name=name,
             cls=cls,
             version=version,
-            key=_getter(key, name, "key", fields),
-            entity=_getter(entity[1], name, "entity", fields) if entity else None,
+            key=get("key", key),
+            entity=get("entity", entity[1]) if entity else None,
             entity_type=grammar.key(entity[0], "entity type") if entity else None,
             keep=duration(keep) if keep is not None else None,
-            sensitive=_sensitive(name, sensitive, data_subject, fields),
-            data_subject=_getter(data_subject, name, "data_subject", fields),
+            sensitive=hidden,
+            data_subject=get("data_subject", data_subject),
         )
         DECLARED.add(declared)
         return cls
@@ -173,7 +182,8 @@ def upcast(name: str, /, *, from_version: int) -> Callable[[U], U]:
 
     .. versionadded:: 0.1
     """
-    grammar.event_type(name)
+    name = grammar.event_type(name)
+    _check_version(name, from_version)
 
     def declare(function: U) -> U:
         DECLARED.add_upcast(name, from_version, function)
@@ -190,8 +200,23 @@ def field_names(cls: type) -> frozenset[str] | None:
         if names := getattr(cls, attribute, None):
             return frozenset(names)
     if attrs_fields := getattr(cls, "__attrs_attrs__", None):
-        return frozenset(field.name for field in attrs_fields)
+        return _written(cls, frozenset(field.name for field in attrs_fields))
     return None
+
+
+def _written(cls: type, fields: frozenset[str]) -> frozenset[str]:
+    if private := sorted(name for name in fields if name.startswith("_")):
+        raise ConfigError(
+            f"{_path(cls)} has the field {private[0]!r}, and private fields of attrs classes are "
+            "not written; drop the underscore"
+        )
+    return fields
+
+
+def _check_version(name: str, version: int) -> None:
+    is_number = isinstance(version, int) and not isinstance(version, bool)
+    if not (is_number and 1 <= version <= VERSION_MAX):
+        raise ConfigError(f"version of {name!r} is {shown(version)}; versions are 1, 2, 3, …")
 
 
 def _sensitive(
@@ -234,56 +259,39 @@ def _no_such_field(name: str, option: str, field: str, fields: frozenset[str]) -
     )
 
 
-_IRREGULAR = frozenset(
-    {
-        *(
-            "begun",
-            "bought",
-            "brought",
-            "built",
-            "chosen",
-            "cut",
-            "done",
-            "drawn",
-            "driven",
-            "found",
-        ),
-        *(
-            "given",
-            "gone",
-            "held",
-            "kept",
-            "left",
-            "lost",
-            "made",
-            "met",
-            "paid",
-            "put",
-            "read",
-            "run",
-        ),
-        *(
-            "seen",
-            "sent",
-            "set",
-            "shown",
-            "shut",
-            "sold",
-            "spent",
-            "split",
-            "taken",
-            "told",
-            "withdrawn",
-        ),
-        *("won", "written"),
-    }
+_PREFIXES = ("fore", "mis", "out", "over", "re", "un", "under", "up", "with")
+_IRREGULAR = """
+    beaten begun bent bitten born borne bought bound broken brought built burnt caught chosen dealt
+    done drawn driven eaten fallen fed felt flown forbidden forgiven forgotten fought found frozen
+    given gone got gotten grown heard held hidden hung kept known laid learnt led left lent lit lost
+    made meant met paid proven ridden risen said seen sent shaken shot shown sold sought spent
+    spoken spun stolen stood struck stuck sunk swept sworn swung taken taught thought thrown told
+    torn understood woken won worn written
+"""
+# Also commands, so they tell of the past at the end only: "price.set", not "price.set_limit".
+_AT_THE_END = (
+    "bid broadcast cast come become cost cut hit hurt let put quit read run set shut split spread"
 )
+_REGULAR_AFTER_E = ("agreed", "decreed", "freed", "guaranteed", "refereed")
+_NEVER = ("embed", "shed", "sled")
+
+
+def _tells_of_the_past(word: str, *, is_last: bool) -> bool:
+    if word.endswith("ed") and len(word) > len("fed"):
+        return word not in _NEVER and (word[-3] != "e" or word.endswith(_REGULAR_AFTER_E))
+    if is_last and word.endswith("ing") and len(word) > len("string"):
+        return True  # what goes on has begun: RETRYING
+    known = _IRREGULAR.split() + (_AT_THE_END.split() if is_last else [])
+    return not {word, *map(word.removeprefix, _PREFIXES)}.isdisjoint(known)
 
 
 def _warn_unless_past(name: str) -> None:
     last = name.rpartition(".")[2]
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", last)
-    if not any(w.lower() in _IRREGULAR or w.lower().endswith("ed") for w in words):
+    words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", last)]
+    while words[-1:] == ["v"]:  # a version: placed_v2
+        words.pop()
+    last_word = len(words) - 1
+    if not any(_tells_of_the_past(w, is_last=n == last_word) for n, w in enumerate(words)):
         warnings.warn(
             f"event type {name!r} does not read as something that has happened; "
             "prefer the past tense, like 'order.placed'",

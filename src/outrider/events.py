@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar
 from uuid import UUID
 
+import msgspec
+
 from outrider import grammar
 from outrider.durations import Duration
-from outrider.errors import InvalidEventError
+from outrider.errors import InvalidEventError, shown
 
 E = TypeVar("E")
 Json: TypeAlias = Mapping[str, Any]
@@ -28,10 +30,9 @@ class Actor:
     metadata: Json | None = None
 
     def __post_init__(self) -> None:
-        grammar.key(self.type, "actor type")
-        grammar.key(self.id, "actor id")
-        if self.name is not None:
-            grammar.key(self.name, "actor name")
+        for name in ("type", "id") if self.name is None else ("type", "id", "name"):
+            # Drivers want text, and an id is often given as the integer that it is.
+            object.__setattr__(self, name, grammar.key(getattr(self, name), f"actor {name}"))
 
     @classmethod
     def parse(cls, text: str) -> Actor:
@@ -46,8 +47,7 @@ class Actor:
         return cls(type=kind, id=identity)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRef:
+class EventRef(msgspec.Struct, frozen=True, kw_only=True):
     """What ``emit`` returns: the event's identity, known before the commit."""
 
     id: UUID
@@ -142,13 +142,12 @@ class OriginOptions(TypedDict, total=False):
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """An event with its options, before it is emitted."""
 
     event: object
     data: object = None
-    options: EmitOptions = field(default_factory=EmitOptions)
+    options: EmitOptions = msgspec.field(default_factory=EmitOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +163,8 @@ class Origin:
 
     def with_options(self, options: OriginOptions | EmitOptions) -> Origin:
         """Return this origin with what *options* name replaced."""
+        if not options:
+            return self
         changes: dict[str, Any] = {}
         if (cause := options.get("causation")) is not None:
             changes |= _caused_by(cause, self)
@@ -173,7 +174,7 @@ class Origin:
         if (tenant := options.get("tenant")) is not None:
             changes["tenant"] = grammar.key(tenant, "tenant")
         if (actor := options.get("actor")) is not None:
-            changes["actor"] = Actor.parse(actor) if isinstance(actor, str) else actor
+            changes["actor"] = _acting(actor)
         return replace(self, **changes) if changes else self
 
 
@@ -181,14 +182,31 @@ def _caused_by(cause: Cause, origin: Origin) -> dict[str, Any]:
     if isinstance(cause, UUID):
         # A root event is its own correlation, so its id is the best guess for the chain's.
         return {
-            "causation_id": cause,
+            "causation_id": plain_uuid(cause),
             "correlation_id": origin.correlation_id or str(cause),
         }
-    return {"causation_id": cause.id, "correlation_id": cause.correlation_id}
+    if not isinstance(cause, EventRef | Event):
+        raise InvalidEventError(
+            f"causation is {shown(cause)}; give an event, what emit() returned, or a UUID"
+        )
+    return {"causation_id": plain_uuid(cause.id), "correlation_id": cause.correlation_id}
 
 
-_NOWHERE = Origin()
-_origin: ContextVar[Origin] = ContextVar("outrider_origin", default=_NOWHERE)
+def _acting(actor: Actor | str) -> Actor:
+    if isinstance(actor, str):
+        return Actor.parse(actor)
+    if not isinstance(actor, Actor):
+        raise InvalidEventError(f"actor is {shown(actor)}; give 'kind:id', or an Actor")
+    return actor
+
+
+def plain_uuid(value: UUID) -> UUID:
+    """Return *value* as a UUID itself: drivers have subclasses that other drivers refuse."""
+    return value if type(value) is UUID else UUID(int=value.int)
+
+
+NOWHERE = Origin()
+_origin: ContextVar[Origin] = ContextVar("outrider_origin", default=NOWHERE)
 
 
 def current_origin() -> Origin:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import Enum
 
-from outrider.errors import ConfigError, EventTooLargeError, InvalidEventError
+from outrider.errors import ConfigError, EventTooLargeError, InvalidEventError, shown
 
 NAME_BYTES_MAX = 200
 KEY_BYTES_MAX = 255
 HEADERS_MAX = 100
 HEADERS_BYTES_MAX = 16 * 1024
 RESERVED_TYPES = "outrider."
-_SHOWN_MAX = 77
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,47}")
@@ -34,14 +34,15 @@ _RESERVED_HEADERS = frozenset(
         *("upgrade", "idempotency-key", "x-idempotency-key", "nats-msg-id"),
     }
 )
+_NO_KEYS = (bool, float, bytes, bytearray, memoryview)
 _RESERVED_PREFIXES = ("webhook-", "outrider-", "ce-", "ce_", "cloudevents:", "cloudevents_")
 
 
-def event_type(name: str) -> str:
+def event_type(name: object) -> str:
     """Return *name* if it is an event type that an application may use."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > NAME_BYTES_MAX:
         raise InvalidEventError(
-            f"{_shown(name)} is not an event type; use letters, digits and '_' in segments "
+            f"{shown(name)} is not an event type; use letters, digits and '_' in segments "
             f"separated by '.', starting with a letter, at most {NAME_BYTES_MAX} bytes, "
             "for example 'order.placed', without transport, topic or wildcard"
         )
@@ -50,14 +51,14 @@ def event_type(name: str) -> str:
             f"event type {name!r} begins with {RESERVED_TYPES!r}, which is reserved for Outrider's "
             "own records; choose another first segment"
         )
-    return name
+    return str.__str__(name)  # an enum's text, not its name
 
 
 def namespace(name: str) -> str:
     """Return *name* if it can name the writing service."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > NAME_BYTES_MAX:
         raise InvalidEventError(
-            f"{_shown(name)} is not a namespace; name the writing service like 'shop' or "
+            f"{shown(name)} is not a namespace; name the writing service like 'shop' or "
             "'shop.billing': letters, digits and '_' in segments separated by '.'"
         )
     return name
@@ -67,7 +68,7 @@ def identifier(name: str, what: str) -> str:
     """Return *name* if it can be a schema, table or role name without any quoting."""
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         raise ConfigError(
-            f"{_shown(name)} is not a {what} name; use lower-case letters, digits and '_', "
+            f"{shown(name)} is not a {what} name; use lower-case letters, digits and '_', "
             "at most 48, not starting with a digit"
         )
     return name
@@ -77,14 +78,14 @@ def content_type(value: str) -> str:
     """Return *value* if it is a media type."""
     if not isinstance(value, str) or not _MEDIA_TYPE.fullmatch(value) or len(value) > KEY_BYTES_MAX:
         raise InvalidEventError(
-            f"content type {_shown(value)} is not a media type; write it like 'image/png'"
+            f"content type {shown(value)} is not a media type; write it like 'image/png'"
         )
-    return value
+    return str.__str__(value)
 
 
 def key(value: object, what: str) -> str:
     """Return *value* as text that every database stores and compares byte for byte."""
-    text = value if isinstance(value, str) else _plain(value, what)
+    text = value if type(value) is str else _plain(value, what)
     if not text:
         raise InvalidEventError(f"{what} is empty; leave it out or give it a value")
     return bounded(text, what)
@@ -92,24 +93,28 @@ def key(value: object, what: str) -> str:
 
 def bounded(text: str, what: str) -> str:
     """Return *text* if every database can store it and it fits the limit for keys."""
+    if text.isascii() and len(text) <= KEY_BYTES_MAX and "\x00" not in text:
+        return text
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         raise InvalidEventError(
-            f"{what} {_shown(text)} holds a lone surrogate at {error.start}; keys are UTF-8 text"
+            f"{what} {shown(text)} holds a lone surrogate at {error.start}; keys are UTF-8 text"
         ) from error
     if size > KEY_BYTES_MAX:
         raise InvalidEventError(
-            f"{what} {_shown(text)} has {size} bytes, the limit is {KEY_BYTES_MAX}; "
+            f"{what} {shown(text)} has {size} bytes, the limit is {KEY_BYTES_MAX}; "
             "use a shorter key, or a hash of this one"
         )
     if "\x00" in text:
-        raise InvalidEventError(f"{what} {_shown(text)} holds a NUL character; leave it out")
+        raise InvalidEventError(f"{what} {shown(text)} holds a NUL character; leave it out")
     return text
 
 
 def headers(given: Mapping[str, str]) -> dict[str, str]:
     """Return *given* if every transport can carry it exactly as it is."""
+    if not isinstance(given, Mapping):
+        raise InvalidEventError(f"headers are {type(given).__name__}; give a mapping of texts")
     if len(given) > HEADERS_MAX:
         raise InvalidEventError(
             f"{len(given)} headers, the limit is {HEADERS_MAX}; put data into the payload"
@@ -133,7 +138,7 @@ def headers(given: Mapping[str, str]) -> dict[str, str]:
 def _check_header(name: str, value: str) -> None:
     if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
         raise InvalidEventError(
-            f"{_shown(name)} is not a header name; use letters, digits and '-', without spaces, "
+            f"{shown(name)} is not a header name; use letters, digits and '-', without spaces, "
             "colons or control characters"
         )
     if name.lower() in _RESERVED_HEADERS or name.lower().startswith(_RESERVED_PREFIXES):
@@ -149,14 +154,18 @@ def _check_header(name: str, value: str) -> None:
 
 
 def _plain(value: object, what: str) -> str:
-    if isinstance(value, bool | float | bytes | bytearray | memoryview) or value is None:
+    """Return the text of *value* if it has one of its own: not an address, not a container's."""
+    if isinstance(value, Enum):
+        return key(value.value, what)
+    if isinstance(value, str):
+        return str.__str__(value)  # str() of a subclass may say something else
+    is_text = isinstance(value, int) or type(value).__str__ is not object.__str__
+    if value is None or not is_text or isinstance(value, _NO_KEYS):
         raise InvalidEventError(
-            f"{what} is {_shown(value)} of type {type(value).__name__}; "
+            f"{what} is {shown(value)} of type {type(value).__name__}; "
             "use text, an integer or a UUID"
         )
-    return str(value)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+    try:
+        return str(value)
+    except ValueError as error:
+        raise InvalidEventError(f"{what} is {shown(value)}; use a shorter key") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -14,7 +13,12 @@ from uuid import UUID
 from outrider import config, grammar
 from outrider.actions import Action
 from outrider.connections import KNOWN, Adapters, Factory, Lookup
-from outrider.errors import ConfigError, UnsupportedConnectionError
+from outrider.errors import (
+    ConfigError,
+    InvalidEventError,
+    UnsupportedConnectionError,
+    shown,
+)
 from outrider.events import (
     Draft,
     EmitOptions,
@@ -204,7 +208,7 @@ class Outbox:
         limit: int = 100,
     ) -> list[Event[Any]]:
         """Return the events after a position that *where* selects, oldest first."""
-        connection = self._reading.aio(tx)
+        connection = await self._reading.aio(tx)
         return await connection.run(self._page(connection.dialect, where, after, limit))
 
     def register(
@@ -251,10 +255,7 @@ class Outbox:
 
     def _emissions(self, events: Iterable[object]) -> list[Emission]:
         origin = current_origin()
-        return [
-            self._recorder.emission(event if isinstance(event, Draft) else Draft(event), origin)
-            for event in events
-        ]
+        return [self._recorder.emission(_drafted(event), origin) for event in events]
 
     def _page(
         self, dialect: Dialect, where: Where, after: int, limit: int
@@ -265,7 +266,8 @@ class Outbox:
         )
 
     def _write(self, tx: Tx, emissions: Sequence[Emission]) -> list[EventRef]:
-        if (unit := self._lookup.unit(tx)) is not None:
+        lookup = self._lookup
+        if (unit := lookup.unit(tx)) is not None:
             if awaited := next((e for e in emissions if e.needs_answer), None):
                 raise UnsupportedConnectionError(
                     f"{awaited.record.event_type!r} asks the database something (an idempotency "
@@ -275,16 +277,27 @@ class Outbox:
             for emission in emissions:
                 unit.add(emission.record)
             return [emission.reference for emission in emissions]
-        connection = self._lookup.sync(tx)
+        connection = lookup.sync(tx)
         return connection.run(emit_plans.emit(connection.dialect, emissions, self._sealer))
 
     async def _awrite(self, tx: AsyncTx, emissions: Sequence[Emission]) -> list[EventRef]:
-        connection = self._lookup.aio(tx)
+        connection = await self._lookup.aio(tx)
         return await connection.run(emit_plans.emit(connection.dialect, emissions, self._sealer))
+
+
+def _drafted(event: object) -> Draft:
+    if isinstance(event, str):
+        raise InvalidEventError(
+            f"{shown(event)} is a name alone; give its data too: Draft('order.placed', {{…}})"
+        )
+    return event if isinstance(event, Draft) else Draft(event)
 
 
 def _optional(package: str, module: str, name: str) -> Any:
     """Return *name* of our *module* if the *package* it is an adapter of is installed."""
-    if importlib.util.find_spec(package) is None:
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
         return None
-    return getattr(import_module(module), name)

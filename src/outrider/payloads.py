@@ -9,19 +9,24 @@ The text is made once, here; no database and no target ever rewrites it.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
+from datetime import date, time
+from functools import cache
+from math import isfinite
 from typing import Any, NoReturn
 
 import msgspec
 
-from outrider.errors import EncodingError, InvalidEventError
+from outrider.errors import EncodingError, InvalidEventError, shown
 
 JSON_TYPE = "application/json"
 DEPTH_MAX = 256
 SEALED = "$sealed"
 """The one key of the object that stands where a sensitive value was."""
 
+_PATH_SHOWN_MAX = 77
+_WALKED = frozenset({dict, list, float})
+_encoder = msgspec.json.Encoder()
 _dumps = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 ).encode
@@ -42,8 +47,8 @@ def encode(data: object) -> bytes:
     built = _built(data)
     if _is_sound(built, 0):
         try:
-            text = dump(built)
-        except ValueError:  # the walk below names the place
+            text = _encoder.encode(built)
+        except (ValueError, OverflowError):  # long integers, and what the walk below names
             return dump(_checked(built, "$", 0))
         if b"\\u0000" not in text:
             return text
@@ -56,9 +61,9 @@ def plain(data: object) -> Any:
 
 
 def _built(data: object) -> Any:
-    if pydantic := _pydantic_dump(data):
-        data = pydantic(mode="json")
     try:
+        if pydantic := _pydantic_dump(data):
+            data = pydantic(mode="json")
         return msgspec.to_builtins(data, enc_hook=_enc_hook)
     except RecursionError as error:
         raise EncodingError(_too_deep("$")) from error
@@ -99,25 +104,27 @@ def load(text: bytes) -> Any:
 def convert(plain_data: Any, cls: type) -> Any:
     """Build an instance of *cls* from decoded JSON."""
     if validate := _pydantic_validate(cls):
-        # JSON mode, because a dump turned dates, decimals and bytes into text.
-        return validate(dump(plain_data))
-    return msgspec.convert(plain_data, cls, dec_hook=_dec_hook)
+        return _validated(validate, plain_data)
+    return msgspec.convert(plain_data, cls, str_keys=True, dec_hook=_dec_hook)
 
 
 def _is_sound(value: Any, depth: int) -> bool:
-    """Say quickly that keys are texts and nesting is bounded; the encoder sees the rest."""
+    """Say quickly whether keys are texts, floats finite and nesting bounded.
+
+    This is the hot path of every emit, hence its shape. The encoder sees the rest.
+    """
     kind = type(value)
     if kind is dict:
-        items = value.values()
-        if any(type(name) is not str for name in value):
+        for name in value:
+            if type(name) is not str:
+                return False
+        value = value.values()
+    elif kind is not list:
+        return kind is not float or isfinite(value)
+    for item in value:
+        if type(item) in _WALKED and not _is_sound(item, depth + 1):
             return False
-    elif kind is list:
-        items = value
-    else:
-        return True
-    return depth < DEPTH_MAX and all(
-        _is_sound(item, depth + 1) for item in items if type(item) is dict or type(item) is list
-    )
+    return depth < DEPTH_MAX
 
 
 def _checked(value: Any, path: str, depth: int) -> Any:
@@ -126,10 +133,15 @@ def _checked(value: Any, path: str, depth: int) -> Any:
     if kind is str:
         _check_text(value, path)
     elif kind is float:
-        if not math.isfinite(value):
+        if not isfinite(value):
             raise EncodingError(
-                f"{path} is {value!r}, which JSON cannot say; send None or leave the field out"
+                f"{_at(path)} is {value!r}, which JSON cannot say; send None or leave the field out"
             )
+    elif kind is int:
+        try:
+            str(value)
+        except ValueError as error:
+            raise EncodingError(f"{_at(path)} is an integer too long to be read") from error
     elif kind is dict:
         if depth >= DEPTH_MAX:
             raise EncodingError(_too_deep(path))
@@ -151,20 +163,31 @@ def _text_keys(mapping: Mapping[Any, Any], path: str) -> Mapping[str, Any]:
         return mapping
     texts: dict[str, Any] = {}
     for name, item in mapping.items():
-        text = name if isinstance(name, str) else _dumps(name).strip('"')
+        text = _key_text(name, path)
         if text in texts:
             raise EncodingError(
-                f"{path} has two keys that become {text!r} in JSON; use text keys that differ"
+                f"{_at(path)} has two keys that become {shown(text)} in JSON; keep one"
             )
         _check_text(text, path)
         texts[text] = item
     return texts
 
 
+def _key_text(name: object, path: str) -> str:
+    if isinstance(name, str):
+        return str.__str__(name)
+    try:
+        if name is None or isinstance(name, int | float):
+            return _dumps(name)
+    except ValueError:  # neither NaN nor an endless integer is a key
+        pass
+    raise EncodingError(f"{_at(path)} has the key {shown(name)}, which is no JSON; use text")
+
+
 def _check_text(text: str, path: str) -> None:
     if "\x00" in text:
         raise EncodingError(
-            f"{path} holds U+0000, which databases and JSON readers cut or refuse; "
+            f"{_at(path)} holds U+0000, which databases and JSON readers cut or refuse; "
             "leave it out, or send bytes under a content type of their own"
         )
     if not text.isascii():
@@ -172,13 +195,18 @@ def _check_text(text: str, path: str) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise EncodingError(
-                f"{path} holds a lone surrogate at {error.start}, which is no text; leave it out"
+                f"{_at(path)} holds a lone surrogate at {error.start}, which is no text"
             ) from error
+
+
+def _at(path: str) -> str:
+    return path if len(path) <= _PATH_SHOWN_MAX else f"{path[:_PATH_SHOWN_MAX]}..."
 
 
 def _too_deep(path: str) -> str:
     return (
-        f"{path} is nested deeper than {DEPTH_MAX} levels; flatten the payload, or send it as bytes"
+        f"{_at(path)} is nested deeper than {DEPTH_MAX} levels; flatten the payload, or send it "
+        "as bytes"
     )
 
 
@@ -187,7 +215,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise EncodingError(f"the payload has the key {twice!r} twice in one object; keep one")
+        raise EncodingError(f"the payload has the key {shown(twice)} twice in one object; keep one")
     return found
 
 
@@ -197,8 +225,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _float(text: str) -> float:
     number = float(text)
-    if not math.isfinite(number):
-        raise EncodingError(f"the payload holds {text}, which no float can hold; send it as text")
+    if not isfinite(number):
+        raise EncodingError(f"the payload holds {text:.40}, which no float can hold; send it as text")
     return number
 
 
@@ -214,6 +242,15 @@ def _integer(text: str) -> int:
 def _enc_hook(value: object) -> Any:
     if pydantic := _pydantic_dump(value):
         return pydantic(mode="json")
+    # msgspec knows the types themselves, not what is derived from them.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
     raise EncodingError(
         f"the payload holds {type(value).__module__}.{type(value).__qualname__}, which has no JSON "
         "form; use a dataclass, an attrs class, a Struct, a pydantic model or plain data"
@@ -222,19 +259,34 @@ def _enc_hook(value: object) -> Any:
 
 def _dec_hook(cls: type, value: Any) -> Any:
     if validate := _pydantic_validate(cls):
-        return validate(dump(value))
+        return _validated(validate, value)
     raise InvalidEventError(f"no way to build {cls.__qualname__} from a payload")
 
 
+def _validated(validate: Callable[[bytes], Any], plain_data: Any) -> Any:
+    try:
+        # JSON mode, because a dump turned dates, decimals and bytes into text.
+        return validate(dump(plain_data))
+    except ValueError as error:
+        # pydantic's own text quotes the value, which may be personal.
+        raise ValueError(_problems(error)) from None
+
+
+def _problems(error: Any) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{problem['msg']} - at {list(problem['loc'])}" for problem in found)
+
+
 # pydantic is never imported here: a model is told by its class, wherever it came from.
-def _pydantic_dump(value: object) -> Callable[..., Any] | None:
-    return getattr(value, "model_dump", None) if _is_pydantic(type(value)) else None
+def _pydantic_dump(value: Any) -> Callable[..., Any] | None:
+    return getattr(value, "model_dump", None) if _is_pydantic(type(value)) else None  # type: ignore[arg-type]  # classes hash
 
 
 def _pydantic_validate(cls: type) -> Callable[[bytes], Any] | None:
     return getattr(cls, "model_validate_json", None) if _is_pydantic(cls) else None
 
 
+@cache
 def _is_pydantic(cls: type) -> bool:
     return any(
         base.__module__ == "pydantic.main" and base.__qualname__ == "BaseModel"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -17,19 +17,27 @@ import msgspec
 
 from outrider import grammar, payloads
 from outrider.durations import duration
-from outrider.errors import ConfigError, EncodingError, EventTooLargeError, InvalidEventError
+from outrider.errors import (
+    ConfigError,
+    EncodingError,
+    EventTooLargeError,
+    InvalidEventError,
+    shown,
+)
 from outrider.event_types import DECLARED, VERSION_MAX, EventType
-from outrider.events import Draft, EmitOptions, EventRef, Origin
+from outrider.events import NOWHERE, Draft, EmitOptions, EventRef, Origin
 
 METADATA_BYTES_MAX = 16 * 1024
 PAYLOAD_BYTES_MAX = 256 * 1024
 ENTITY_VERSION_MAX = 2**63 - 1
 _OPTIONS = EmitOptions.__optional_keys__
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SEALED_KEY = f'"{payloads.SEALED}":'.encode()
 
 Seal: TypeAlias = Callable[[bytes, str], str]
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One row of the log, as an INSERT sees it: its fields are the statement's parameters."""
 
     event_id: UUID
@@ -37,36 +45,36 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     event_type: str
     schema_version: int
-    entity_type: str | None
-    entity_id: str | None
-    entity_version: int | None
-    ordering_key: str | None
-    partition_key: str | None
-    payload: str | None
-    payload_bytes: bytes | None
+    entity_type: str | None = None
+    entity_id: str | None = None
+    entity_version: int | None = None
+    ordering_key: str | None = None
+    partition_key: str | None = None
+    payload: str | None = None
+    payload_bytes: bytes | None = None
     content_type: str
-    headers: str | None
-    metadata: str | None
+    headers: str | None = None
+    metadata: str | None = None
     correlation_id: str
-    causation_id: UUID | None
-    request_id: str | None
-    idempotency_key: str | None
-    body_digest: str | None
-    actor_type: str | None
-    actor_id: str | None
-    actor_name: str | None
-    actor_metadata: str | None
-    source: str | None
-    action_id: UUID | None
-    action_name: str | None
-    action_params: str | None
-    action_started_at: datetime | None
-    action_completed_at: datetime | None
-    data_subject: str | None
-    keep_seconds: int | None
-    occurred_at: datetime | None
-    available_at: datetime | None
-    available_after_us: int | None
+    causation_id: UUID | None = None
+    request_id: str | None = None
+    idempotency_key: str | None = None
+    body_digest: str | None = None
+    actor_type: str | None = None
+    actor_id: str | None = None
+    actor_name: str | None = None
+    actor_metadata: str | None = None
+    source: str | None = None
+    action_id: UUID | None = None
+    action_name: str | None = None
+    action_params: str | None = None
+    action_started_at: datetime | None = None
+    action_completed_at: datetime | None = None
+    data_subject: str | None = None
+    keep_seconds: int | None = None
+    occurred_at: datetime | None = None
+    available_at: datetime | None = None
+    available_after_us: int | None = None
 
     @property
     def reference(self) -> EventRef:
@@ -74,7 +82,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return EventRef(id=self.event_id, type=self.event_type, correlation_id=self.correlation_id)
 
 
-class Emission(msgspec.Struct, frozen=True, kw_only=True):
+class Emission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A record, and how it is to be written."""
 
     record: Record
@@ -125,78 +133,63 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
     def emission(self, draft: Draft, origin: Origin) -> Emission:
         """Check *draft* and return what to write."""
         options = draft.options
-        if unknown := options.keys() - _OPTIONS:
-            raise _unknown_option(min(unknown))
         declared, data = _declaration(draft)
-        origin = origin.with_options(options)
-        name = declared.name if declared else grammar.event_type(str(draft.event))
+        name = declared.name if declared else grammar.event_type(draft.event)
         key = _key(options, declared, data)
-        entity = _entity(options, declared, data, name, key)
+        entity_type, entity_id = _entity(options, declared, data, name, key)
         content_type, text, raw = self._payload(options, data, name)
-        event_id = _event_id(options, self.new_id)
-        if origin.causation_id == event_id:
-            raise InvalidEventError(
-                f"event {event_id} names itself as its cause; leave causation out, or name another"
-            )
+        event_id = self.new_id()
+        version = declared.version if declared else 1
+        partition_key = key
+        extras = _declared(declared, data) if declared else {}
+        if options:
+            # Most events have none, and then none of this is looked at.
+            extras |= _said(options, declared, entity_type)
+            event_id = extras.pop("event_id", event_id)
+            version = extras.pop("schema_version", version)
+            partition_key = extras.pop("partition_key", key)
+            origin = origin.with_options(options)
+        if origin is not NOWHERE:
+            extras |= _origin(origin, event_id)
+        if (metadata := self._metadata(options)) is not None:
+            extras["metadata"] = metadata
         record = Record(
             event_id=event_id,
             tenant_id=origin.tenant,
             namespace=self.namespace,
             event_type=name,
-            schema_version=_version(options, declared),
-            entity_type=entity[0] if entity else None,
-            entity_id=entity[1] if entity else None,
-            entity_version=_entity_version(options, entity),
+            schema_version=version,
+            entity_type=entity_type,
+            entity_id=entity_id,
             ordering_key=key,
-            partition_key=_optional_key(options, "partition_key") or key,
+            partition_key=partition_key,
             payload=text,
             payload_bytes=raw,
             content_type=content_type,
-            headers=_headers(options),
-            metadata=self._metadata(options),
             correlation_id=origin.correlation_id or str(event_id),
-            causation_id=origin.causation_id,
-            request_id=origin.request_id,
-            idempotency_key=None,
-            body_digest=None,
-            actor_type=origin.actor.type if origin.actor else None,
-            actor_id=origin.actor.id if origin.actor else None,
-            actor_name=origin.actor.name if origin.actor else None,
-            actor_metadata=_actor_metadata(origin),
-            source=origin.source,
-            action_id=None,
-            action_name=None,
-            action_params=None,
-            action_started_at=None,
-            action_completed_at=None,
-            data_subject=_data_subject(options, declared, data),
-            keep_seconds=_keep_seconds(options, declared),
-            occurred_at=_instant(options, "occurred_at"),
-            available_at=_instant(options, "at"),
-            available_after_us=_delay(options),
+            **extras,
         )
-        emission = Emission(
-            record=_identified(record, options, declared),
-            lock=bool(options.get("lock")),
-            sensitive=declared.sensitive if declared else (),
-        )
-        _check_emission(emission)
-        return emission
+        sensitive = declared.sensitive if declared else ()
+        if sensitive:
+            _check_sensitive(sensitive, data, record)
+        if options:
+            record = _identified(record, options, sensitive=bool(sensitive))
+        return Emission(record=record, lock=_lock(options, record), sensitive=sensitive)
 
     def _payload(
         self, options: EmitOptions, data: object, name: str
     ) -> tuple[str, str | None, bytes | None]:
         content_type = options.get("content_type")
-        if content_type is None:
-            if isinstance(data, bytes | bytearray | memoryview):
-                raise InvalidEventError(
-                    f"the data of {name!r} is bytes; say what they are, for example "
-                    'content_type="image/png"'
-                )
-            content_type = payloads.JSON_TYPE
+        if content_type is not None:
+            content_type = grammar.content_type(content_type)
+            body, text = _body(data, content_type, name)
+        elif isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidEventError(
+                f"the data of {name!r} is bytes; say what they are, for example "
+                'content_type="image/png"'
+            )
         else:
-            grammar.content_type(content_type)
-        body, text = _body(data, content_type, name)
+            content_type, body, text = payloads.JSON_TYPE, payloads.encode(data), True
         if len(body) > self.payload_bytes_max:
             raise EventTooLargeError(
                 f"the payload of {name!r}",
@@ -204,24 +197,40 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
                 self.payload_bytes_max,
                 "store the data elsewhere and emit a reference, or raise payload_bytes_max",
             )
-        return (content_type, body.decode(), None) if text else (content_type, None, body)
+        if not text:
+            return content_type, None, body
+        _check_reserved(body, name)
+        return content_type, body.decode(), None
 
     def _metadata(self, options: EmitOptions) -> str | None:
-        metadata = dict(options.get("metadata") or {})
-        if self.trace is not None:
-            metadata = {**self.trace(), **metadata}
-        if not metadata:
-            return None
-        text = payloads.encode(metadata)
-        if len(text) > METADATA_BYTES_MAX:
-            raise EventTooLargeError(
-                "the metadata", len(text), METADATA_BYTES_MAX, "put data into the payload"
-            )
-        return text.decode()
+        given = options.get("metadata") or {}
+        if not isinstance(given, Mapping):
+            raise InvalidEventError(f"metadata is {shown(given)}; give a mapping")
+        metadata = {**(self.trace() if self.trace else {}), **given}
+        return small_json(metadata, "the metadata") if metadata else None
+
+
+def small_json(data: object, what: str) -> str:
+    """Return *data* as JSON text that is small enough to stand beside the payload."""
+    text = payloads.encode(data)
+    if len(text) > METADATA_BYTES_MAX:
+        raise EventTooLargeError(what, len(text), METADATA_BYTES_MAX, "put data into the payload")
+    return text.decode()
+
+
+def plain_utc(value: datetime) -> datetime:
+    """Return *value* in UTC as a datetime itself: drivers and encoders refuse subclasses."""
+    return _EPOCH + (value - _EPOCH)
 
 
 def _declaration(draft: Draft) -> tuple[EventType | None, object]:
     if isinstance(draft.event, str):
+        named = DECLARED.named(draft.event)
+        if named is not None and named.sensitive:
+            raise InvalidEventError(
+                f"{named.name!r} has sensitive fields, so it is emitted as an object of "
+                f"{named.cls.__qualname__}, not as a name and data"
+            )
         return None, draft.data
     if draft.data is not None:
         raise InvalidEventError(
@@ -237,7 +246,7 @@ def _body(data: object, content_type: str, name: str) -> tuple[bytes, bool]:
         if isinstance(data, bytes | bytearray | memoryview):
             # Text that somebody else wrote is checked, then kept byte for byte.
             body = bytes(data)
-            payloads.load(body)
+            _check_reserved(payloads.dump(payloads.load(body)), name)
             return body, True
         return payloads.encode(data), True
     if isinstance(data, str):
@@ -255,6 +264,26 @@ def _body(data: object, content_type: str, name: str) -> tuple[bytes, bool]:
     )
 
 
+def _check_reserved(compact: bytes, name: str) -> None:
+    if _SEALED_KEY in compact:
+        raise InvalidEventError(
+            f"the payload of {name!r} has a field {payloads.SEALED!r}, which marks encrypted "
+            "values; give the field another name"
+        )
+
+
+def _check_sensitive(sensitive: Sequence[str], data: object, record: Record) -> None:
+    assert record.data_subject is not None
+    body = payloads.load((record.payload or "null").encode())
+    for field in sensitive:
+        if not isinstance(body, dict) or (field not in body and getattr(data, field) is not None):
+            raise InvalidEventError(
+                f"field {field!r} of {record.event_type!r} is sensitive, but the payload does not "
+                "show it under its name, so it would not be encrypted; do not rename, alias, omit "
+                "or flatten it"
+            )
+
+
 def _key(options: EmitOptions, declared: EventType | None, data: object) -> str | None:
     if "key" in options:
         return _optional_key(options, "key")
@@ -270,19 +299,68 @@ def _entity(
     data: object,
     name: str,
     key: str | None,
-) -> tuple[str, str] | None:
+) -> tuple[str, str] | tuple[None, None]:
     if (given := options.get("entity")) is not None:
         if not isinstance(given, tuple) or len(given) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidEventError(f"entity is {given!r}; give a pair: ('order', 42)")
+            raise InvalidEventError(f"entity is {shown(given)}; give a pair: ('order', 42)")
         return grammar.key(given[0], "entity type"), grammar.key(given[1], "entity id")
     if declared is not None and declared.entity is not None and declared.entity_type is not None:
         return declared.entity_type, grammar.key(declared.entity(data), f"entity of {name!r}")
-    return (name.partition(".")[0], key) if key is not None else None
+    return (None, None) if key is None else (name.partition(".")[0], key)
 
 
-def _version(options: EmitOptions, declared: EventType | None) -> int:
+def _said(
+    options: EmitOptions, declared: EventType | None, entity_type: str | None
+) -> dict[str, Any]:
+    """Return what the caller's options say of a record, without what they leave open."""
+    if unknown := options.keys() - _OPTIONS:
+        raise _unknown_option(min(unknown))
+    said = {
+        "event_id": _event_id(options),
+        "schema_version": _version(options, declared),
+        "partition_key": _optional_key(options, "partition_key"),
+        "entity_version": _entity_version(options, entity_type),
+        "headers": _headers(options),
+        "data_subject": _optional_key(options, "data_subject"),
+        "keep_seconds": _keep_seconds(options),
+        "occurred_at": _instant(options, "occurred_at"),
+        "available_at": _instant(options, "at"),
+        "available_after_us": _delay(options),
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _origin(origin: Origin, event_id: UUID) -> dict[str, Any]:
+    if origin.causation_id == event_id:
+        raise InvalidEventError(
+            f"event {event_id} names itself as its cause; leave causation out, or name another"
+        )
+    found: dict[str, Any] = {
+        "causation_id": origin.causation_id,
+        "request_id": origin.request_id,
+        "source": origin.source,
+    }
+    if (actor := origin.actor) is not None:
+        found |= {"actor_type": actor.type, "actor_id": actor.id, "actor_name": actor.name}
+        if actor.metadata is not None:
+            found["actor_metadata"] = small_json(dict(actor.metadata), "the actor's metadata")
+    return found
+
+
+def _declared(declared: EventType, data: object) -> dict[str, Any]:
+    """Return what the event's class says of a record."""
+    found: dict[str, Any] = {}
+    if declared.keep is not None:
+        found["keep_seconds"] = int(declared.keep.total_seconds())
+    if declared.data_subject is not None:
+        subject = declared.data_subject(data)
+        found["data_subject"] = grammar.key(subject, f"data_subject of {declared.name!r}")
+    return found
+
+
+def _version(options: EmitOptions, declared: EventType | None) -> int | None:
     if (version := options.get("version")) is None:
-        return declared.version if declared else 1
+        return None
     if declared is not None:
         raise InvalidEventError(
             f"version= is given for {declared.name!r}, whose class says {declared.version}; "
@@ -291,30 +369,30 @@ def _version(options: EmitOptions, declared: EventType | None) -> int:
     return _bounded_int(version, "version", 1, VERSION_MAX)
 
 
-def _entity_version(options: EmitOptions, entity: tuple[str, str] | None) -> int | None:
+def _entity_version(options: EmitOptions, entity_type: str | None) -> int | None:
     if (version := options.get("entity_version")) is None:
         return None
-    if entity is None:
+    if entity_type is None:
         raise InvalidEventError(
-            f"entity_version is {version!r} but the event has no entity; give entity= or key="
+            f"entity_version is {shown(version)} but the event has no entity; give entity= or key="
         )
     return _bounded_int(version, "entity_version", 0, ENTITY_VERSION_MAX)
 
 
 def _bounded_int(value: object, what: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidEventError(f"{what} is {value!r}; give an integer from {low} to {high}")
+        raise InvalidEventError(f"{what} is {shown(value)}; give an integer from {low} to {high}")
     return value
 
 
-def _event_id(options: EmitOptions, new_id: Callable[[], UUID]) -> UUID:
+def _event_id(options: EmitOptions) -> UUID | None:
     given = options.get("id")
-    if given is None:
-        return new_id()
+    if given is None or type(given) is UUID:
+        return given
     try:
-        return given if isinstance(given, UUID) else UUID(given)
-    except (ValueError, AttributeError, TypeError) as error:
-        raise InvalidEventError(f"event id {given!r:.60} is not a UUID") from error
+        return UUID(str(given))
+    except ValueError as error:
+        raise InvalidEventError(f"event id {shown(given)} is not a UUID") from error
 
 
 def _headers(options: EmitOptions) -> str | None:
@@ -322,30 +400,15 @@ def _headers(options: EmitOptions) -> str | None:
     return payloads.dump(grammar.headers(given)).decode() if given else None
 
 
-def _actor_metadata(origin: Origin) -> str | None:
-    if origin.actor is None or origin.actor.metadata is None:
-        return None
-    return payloads.encode(dict(origin.actor.metadata)).decode()
-
-
-def _data_subject(options: EmitOptions, declared: EventType | None, data: object) -> str | None:
-    if "data_subject" in options:
-        return _optional_key(options, "data_subject")
-    if declared is None or declared.data_subject is None:
-        return None
-    return grammar.key(declared.data_subject(data), f"data_subject of {declared.name!r}")
-
-
-def _keep_seconds(options: EmitOptions, declared: EventType | None) -> int | None:
+def _keep_seconds(options: EmitOptions) -> int | None:
     keep = options.get("keep")
-    span = duration(keep) if keep is not None else declared.keep if declared else None
-    return None if span is None else int(span.total_seconds())
+    return None if keep is None else int(duration(keep).total_seconds())
 
 
 def _delay(options: EmitOptions) -> int | None:
     if (delay := options.get("delay")) is None:
         return None
-    if "at" in options:
+    if options.get("at") is not None:
         raise InvalidEventError("both delay= and at= are given; give one")
     span = duration(delay)
     return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
@@ -357,14 +420,14 @@ def _instant(options: EmitOptions, name: str) -> datetime | None:
         return None
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InvalidEventError(
-            f"{name} is {value!r}, which has no time zone; give an aware datetime, "
+            f"{name} is {shown(value)}, which has no time zone; give an aware datetime, "
             "for example datetime.now(UTC)"
         )
     try:
-        return value.astimezone(UTC)
+        return plain_utc(value)
     except OverflowError as error:
         raise InvalidEventError(
-            f"{name} is {value!r}, which no database can hold in UTC"
+            f"{name} is {shown(value)}, which no database can hold in UTC"
         ) from error
 
 
@@ -373,10 +436,10 @@ def _optional_key(options: EmitOptions, name: str) -> str | None:
     return None if value is None else grammar.key(value, name)
 
 
-def _identified(record: Record, options: EmitOptions, declared: EventType | None) -> Record:
+def _identified(record: Record, options: EmitOptions, *, sensitive: bool) -> Record:
     """Add the idempotency key, and the digest that tells a repetition from a mistake."""
     given = options.get("idempotency_key")
-    if given is None and "id" not in options:
+    if given is None and options.get("id") is None:
         return record
     body = record.payload.encode() if record.payload is not None else record.payload_bytes or b""
     digest = _digest(record, body, b"")
@@ -384,10 +447,10 @@ def _identified(record: Record, options: EmitOptions, declared: EventType | None
         return msgspec.structs.replace(record, body_digest=digest)
     if given is not True:
         key = grammar.key(given, "idempotency_key")
-    elif declared is not None and declared.sensitive:
+    elif sensitive:
         raise InvalidEventError(
-            f"{declared.name!r} has sensitive fields, and a derived key would hold a hash of them; "
-            "give an idempotency_key of your own"
+            f"{record.event_type!r} has sensitive fields, and a derived key would hold a hash of "
+            "them; give an idempotency_key of your own"
         )
     else:
         key = _derived_key(record, digest)
@@ -407,14 +470,11 @@ def _digest(record: Record, body: bytes, key: bytes) -> str:
     return hashlib.blake2b(head + body, digest_size=16, key=key).hexdigest()
 
 
-def _check_emission(emission: Emission) -> None:
-    record = emission.record
-    if emission.lock and record.ordering_key is None:
+def _lock(options: EmitOptions, record: Record) -> bool:
+    lock = bool(options.get("lock"))
+    if lock and record.ordering_key is None:
         raise InvalidEventError("lock=True locks the event's key, but it has none; give key=")
-    if emission.sensitive and record.data_subject is None:
-        raise InvalidEventError(
-            f"{record.event_type!r} has sensitive fields but this event's data_subject is None"
-        )
+    return lock
 
 
 def _unknown_option(name: str) -> ConfigError:

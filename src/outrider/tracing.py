@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opentelemetry.context import get_current
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 _propagator = TraceContextTextMapPropagator()
@@ -9,6 +10,8 @@ _propagator = TraceContextTextMapPropagator()
 
 def trace_context() -> dict[str, str]:
     """Return ``traceparent`` and ``tracestate`` of the current span; nothing outside a span."""
+    if not get_current():  # nothing is traced here, which is cheap to see
+        return {}
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -50,7 +51,7 @@ class AsyncConnection(Protocol):
         """The dialect of the database behind it."""
         ...
 
-    def autocommits(self) -> bool:
+    async def autocommits(self) -> bool:
         """Say whether a write now would commit by itself."""
         ...
 
@@ -73,6 +74,7 @@ class UnitOfWork(Protocol):
 
 
 Factory: TypeAlias = Callable[[Any, "str | None"], Any]
+UnitFactory: TypeAlias = Callable[[Any, "str | None", bool], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +83,15 @@ class Adapters:
 
     sync: Factory | None = None
     aio: Factory | None = None
-    unit: Factory | None = None
+    unit: UnitFactory | None = None
 
 
-def _lazy(module: str, name: str) -> Factory:
-    def make(tx: Any, schema: str | None) -> Any:
-        return getattr(import_module(f"outrider.connections.{module}"), name)(tx, schema)
+def _lazy(module: str, name: str) -> Callable[..., Any]:
+    @cache
+    def adapter() -> Any:
+        return getattr(import_module(f"outrider.connections.{module}"), name)
 
-    return make
+    return lambda *arguments: adapter()(*arguments)
 
 
 _SESSION = Adapters(sync=_lazy("sqlalchemy.sync", "SessionConnection"))
@@ -124,6 +127,7 @@ class Lookup:
     schema: str | None = None
     known: Mapping[str, Adapters] = field(default_factory=lambda: KNOWN)
     refuse_autocommit: bool = True
+    _found: dict[type, Adapters] = field(default_factory=dict, init=False, repr=False)
 
     def sync(self, tx: object) -> Connection:
         """Return the adapter of a connection that blocks."""
@@ -134,10 +138,11 @@ class Lookup:
                 "without an await.\n  fix: await outbox.aemit(connection, event)"
             )
         connection: Connection = found.sync(tx, self.schema)
-        self._check(tx, connection)
+        if self.refuse_autocommit and connection.autocommits():
+            raise not_in_transaction(tx, connection.remedy)
         return connection
 
-    def aio(self, tx: object) -> AsyncConnection:
+    async def aio(self, tx: object) -> AsyncConnection:
         """Return the adapter of a connection that is awaited."""
         found = self._adapters(tx)
         if found.aio is None:
@@ -146,27 +151,30 @@ class Lookup:
                 "  fix: outbox.emit(connection, event), without await"
             )
         connection: AsyncConnection = found.aio(tx, self.schema)
-        self._check(tx, connection)
+        if self.refuse_autocommit and await connection.autocommits():
+            raise not_in_transaction(tx, connection.remedy)
         return connection
 
     def unit(self, tx: object) -> UnitOfWork | None:
         """Return the unit of work of *tx*, if it has one."""
         found = self._adapters(tx)
-        return None if found.unit is None else found.unit(tx, self.schema)
+        if found.unit is None:
+            return None
+        unit: UnitOfWork = found.unit(tx, self.schema, self.refuse_autocommit)
+        return unit
 
     def _adapters(self, tx: object) -> Adapters:
+        if (known := self._found.get(type(tx))) is not None:
+            return known
         for cls in type(tx).__mro__:
             if found := self.known.get(_path(cls)):
+                self._found[type(tx)] = found
                 return found
         raise UnsupportedConnectionError(
             f"{_path(type(tx))} is no connection that Outrider knows; known are "
             f"{', '.join(sorted(self.known))}.\n  fix: hand over one of these, register an adapter "
             "(outbox.register), or execute outbox.statements(...) yourself"
         )
-
-    def _check(self, tx: object, connection: Connection | AsyncConnection) -> None:
-        if self.refuse_autocommit and connection.autocommits():
-            raise not_in_transaction(tx, connection.remedy)
 
 
 def not_in_transaction(tx: object, remedy: str) -> NotInTransactionError:

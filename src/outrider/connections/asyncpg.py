@@ -32,7 +32,7 @@ class AsyncpgConnection:
         """PostgreSQL's."""
         return dialect_named("postgres", self._schema)
 
-    def autocommits(self) -> bool:
+    async def autocommits(self) -> bool:
         """Say whether no transaction is open; asyncpg commits each statement then."""
         return not self._tx.is_in_transaction()
 

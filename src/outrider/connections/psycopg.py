@@ -41,10 +41,10 @@ class PsycopgConnection:
     def _execute(self, step: Step) -> Rows:
         with psycopg.Cursor(self._tx, row_factory=dict_row) as cursor:
             if isinstance(step, Batch):
-                sql, rows = step.bind("pyformat")
+                sql, rows = step.bind("format")
                 cursor.executemany(sql, rows)
                 return ()
-            sql, params = step.bind("pyformat")
+            sql, params = step.bind("format")
             cursor.execute(sql, params)
             return cursor.fetchall() if cursor.description else ()
 
@@ -63,7 +63,7 @@ class AsyncPsycopgConnection:
         """PostgreSQL's."""
         return dialect_named("postgres", self._schema)
 
-    def autocommits(self) -> bool:
+    async def autocommits(self) -> bool:
         """Say whether autocommit is on and no transaction is open."""
         return _autocommits(self._tx)
 
@@ -74,10 +74,10 @@ class AsyncPsycopgConnection:
     async def _execute(self, step: Step) -> Rows:
         async with psycopg.AsyncCursor(self._tx, row_factory=dict_row) as cursor:
             if isinstance(step, Batch):
-                sql, rows = step.bind("pyformat")
+                sql, rows = step.bind("format")
                 await cursor.executemany(sql, rows)
                 return ()
-            sql, params = step.bind("pyformat")
+            sql, params = step.bind("format")
             await cursor.execute(sql, params)
             return await cursor.fetchall() if cursor.description else ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from outrider.sql.dialect import Dialect
 from outrider.sql.dialects import dialect_named
@@ -45,7 +45,6 @@ class SqliteConnection:
 
     def _execute(self, step: Step) -> Rows:
         cursor = self._tx.cursor()
-        # The caller's row factory shapes the caller's rows, not ours.
         cursor.row_factory = None
         if isinstance(step, Batch):
             cursor.executemany(*step.bind("qmark"))
@@ -54,4 +53,13 @@ class SqliteConnection:
         if cursor.description is None:
             return ()
         columns = [column[0] for column in cursor.description]
-        return [dict(zip(columns, row, strict=True)) for row in cursor]
+        return [dict(zip(columns, row, strict=True)) for row in self._fetched(cursor)]
+
+    def _fetched(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+        # The caller's factories shape the caller's rows and texts, not ours; that of texts is
+        # set on the connection alone.
+        factory, self._tx.text_factory = self._tx.text_factory, str
+        try:
+            return cursor.fetchall()
+        finally:
+            self._tx.text_factory = factory

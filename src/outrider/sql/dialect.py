@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from outrider import grammar
@@ -20,6 +20,7 @@ _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _END = re.compile(r";[ \t]*\n(?:[ \t]*\n)+")
 _COMMENT = re.compile(r"^\s*--[^\n]*\n?", re.MULTILINE)
 _MARKER = "/* schema */"
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +68,7 @@ def load_queries(dialect: str, schema: str | None) -> dict[str, Query]:
 
 def migration_files(dialect: str) -> Sequence[str]:
     """Return the names of the dialect's migrations, oldest first."""
-    folder = resources.files("outrider.sql") / dialect / "migrations"
-    return sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return sorted(path.name for path in (_FOLDER / dialect / "migrations").glob("*.sql"))
 
 
 @cache
@@ -80,7 +80,7 @@ def _script(dialect: str, name: str, schema: str | None) -> tuple[str, ...]:
 
 
 def _file(dialect: str, name: str) -> str:
-    return (resources.files("outrider.sql") / dialect / name).read_text(encoding="utf-8")
+    return (_FOLDER / dialect / name).read_text(encoding="utf-8")
 
 
 def _placed(text: str, schema: str | None) -> str:

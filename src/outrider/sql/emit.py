@@ -18,12 +18,13 @@ a writer who commits in between can still make the second look refuse; its error
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-from outrider.errors import KeyReusedError, StaleVersionError
+from outrider.errors import KeyReusedError, StaleVersionError, StoreError
 from outrider.events import EventRef
 from outrider.records import Emission, Record
 from outrider.sql.dialect import Dialect
@@ -34,14 +35,21 @@ from outrider.sql.statement import Batch, Statement
 Params: TypeAlias = dict[str, Any]
 
 CHUNK_EVENTS = 1_000
+WRITES_MAX = 3
 
 _json = msgspec.json.Encoder()
+# Most fields of most records are absent, and are left out until the very end.
+_ABSENT: Params = dict.fromkeys(Record.__struct_fields__)
+_NATIVE = (bytes, datetime)
 
 
 def emit(
     dialect: Dialect, emissions: Sequence[Emission], sealer: Sealer | None = None
 ) -> Plan[list[EventRef]]:
     """Write *emissions* in their order; return a reference to each."""
+    if len(emissions) == 1 and not emissions[0].needs_answer:
+        yield Statement(dialect["emit"], params(dialect, emissions[0].record))
+        return [emissions[0].reference]
     if dialect.locks_keys:
         yield from _lock(dialect, emissions)
     records = yield from sealed(dialect, emissions, sealer)
@@ -59,9 +67,11 @@ def script(dialect: Dialect, emissions: Sequence[Emission]) -> list[Statement]:
     def collect(step: Step) -> Rows:
         if isinstance(step, Batch):
             statements.extend(Statement(step.query, row) for row in step.rows)
-        elif step.query.name != "originals":
+        elif step.query.name == "originals":
+            return ()
+        else:
             statements.append(step)
-        # Nobody has executed anything, so all is taken as written.
+        # Nobody has executed anything, so all is taken as new and as written.
         return [{"event_id": emission.record.event_id} for emission in emissions]
 
     run(emit(dialect, emissions), collect)
@@ -70,7 +80,7 @@ def script(dialect: Dialect, emissions: Sequence[Emission]) -> list[Statement]:
 
 def params(dialect: Dialect, record: Record) -> Params:
     """Return the parameters of the statement that writes *record* alone."""
-    return dialect.write(msgspec.structs.asdict(record))
+    return _ABSENT | dialect.write(msgspec.to_builtins(record, builtin_types=_NATIVE))
 
 
 def _emit_plain(dialect: Dialect, records: Sequence[Record]) -> Plan[None]:
@@ -89,13 +99,28 @@ def _emit_guarded(dialect: Dialect, records: Sequence[Record]) -> Plan[list[Even
     if len(fresh) > 1:
         duplicates = yield from _judged(dialect, fresh)
     for chunk in _chunks([record for record in fresh if record.event_id not in duplicates]):
-        written = yield from _write_guarded(dialect, chunk)
-        missing = [record for record in chunk if record.event_id not in written]
-        duplicates |= yield from _judged(dialect, missing)
+        duplicates |= yield from _written_or_found(dialect, chunk)
     return [
         repeated.get(n) or duplicates.get(record.event_id) or record.reference
         for n, record in enumerate(records)
     ]
+
+
+def _written_or_found(dialect: Dialect, records: Sequence[Record]) -> Plan[dict[UUID, EventRef]]:
+    """Write what conflicts with nothing; return the rest as duplicates."""
+    duplicates: dict[UUID, EventRef] = {}
+    for _ in range(WRITES_MAX):
+        written = yield from _write_guarded(dialect, records)
+        missing = [record for record in records if record.event_id not in written]
+        duplicates |= yield from _judged(dialect, missing)
+        # What conflicted a moment ago may be gone: pruned, or rolled back.
+        records = [record for record in missing if record.event_id not in duplicates]
+        if not records:
+            return duplicates
+    raise StoreError(
+        f"event {records[0].event_id} conflicts with one that cannot be read and was not written; "
+        "roll back, and look at who may SELECT from outbox_events"
+    )
 
 
 def _write_guarded(dialect: Dialect, records: Sequence[Record]) -> Plan[set[UUID]]:

@@ -12,7 +12,6 @@ the plan's own end.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import closing
 from typing import Any, TypeAlias, TypeVar
 
 from outrider.sql.statement import Batch, Statement
@@ -26,8 +25,8 @@ Plan: TypeAlias = Generator[Step, Rows, T]
 
 def run(plan: Plan[T], execute: Callable[[Step], Rows]) -> T:
     """Run *plan*, each of its statements by *execute*."""
-    with closing(plan):
-        rows: Any = None
+    rows: Any = None
+    try:
         while True:
             try:
                 step = plan.send(rows)
@@ -35,12 +34,14 @@ def run(plan: Plan[T], execute: Callable[[Step], Rows]) -> T:
                 result: T = stop.value
                 return result
             rows = execute(step)
+    finally:
+        plan.close()
 
 
 async def run_async(plan: Plan[T], execute: Callable[[Step], Awaitable[Rows]]) -> T:
     """Run *plan*, each of its statements by awaiting *execute*."""
-    with closing(plan):
-        rows: Any = None
+    rows: Any = None
+    try:
         while True:
             try:
                 step = plan.send(rows)
@@ -48,3 +49,5 @@ async def run_async(plan: Plan[T], execute: Callable[[Step], Awaitable[Rows]]) -
                 result: T = stop.value
                 return result
             rows = await execute(step)
+    finally:
+        plan.close()

@@ -50,6 +50,7 @@ def _conditions(dialect: Dialect, where: Filter) -> dict[str, Any]:
         | {
             "type_pattern": None if pattern is None else dialect.pattern(pattern),
             "tenant_id": tenant,
+            "event_id": conditions.pop("id"),
             "ordering_key": conditions.pop("key"),
         }
     )

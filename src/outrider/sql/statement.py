@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 ParamStyle: TypeAlias = Literal["named", "qmark", "format", "pyformat", "numeric_dollar"]
@@ -31,7 +32,8 @@ class Query:
 
     def render(self, style: ParamStyle) -> tuple[str, tuple[str, ...]]:
         """Return the text in *style* and the order of its positional parameters."""
-        return _render(self.text, style)
+        sql, order, _ = _render(self.text, style)
+        return sql, order
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -48,10 +50,8 @@ class Statement:
 
     def bind(self, style: ParamStyle) -> tuple[str, Bound]:
         """Return what a driver of *style* executes."""
-        sql, order = _render(self.query.text, style)
-        if style in ("named", "pyformat"):
-            return sql, self.params
-        return sql, tuple([self.params[name] for name in order])
+        sql, _, pick = _render(self.query.text, style)
+        return sql, pick(self.params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,12 @@ class Batch:
 
     def bind(self, style: ParamStyle) -> tuple[str, Sequence[Bound]]:
         """Return what a driver of *style* executes many times."""
-        sql, order = _render(self.query.text, style)
-        if style in ("named", "pyformat"):
-            return sql, self.rows
-        return sql, [tuple([row[name] for name in order]) for row in self.rows]
+        sql, _, pick = _render(self.query.text, style)
+        return sql, list(map(pick, self.rows))
 
 
 @cache
-def _render(text: str, style: ParamStyle) -> tuple[str, tuple[str, ...]]:
+def _render(text: str, style: ParamStyle) -> tuple[str, tuple[str, ...], Callable[[Params], Bound]]:
     order: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
@@ -88,4 +86,13 @@ def _render(text: str, style: ParamStyle) -> tuple[str, tuple[str, ...]]:
         order.append(name)
         return "?" if style == "qmark" else "%s"
 
-    return _TOKEN.sub(replace, text), tuple(order)
+    return _TOKEN.sub(replace, text), tuple(order), _picker(style, order)
+
+
+def _picker(style: ParamStyle, order: Sequence[str]) -> Callable[[Params], Bound]:
+    """Return what takes the parameters of a statement in the form its style wants."""
+    if style in ("named", "pyformat"):
+        return lambda params: params
+    if len(order) > 1:
+        return itemgetter(*order)
+    return lambda params: tuple(params[name] for name in order)

@@ -47,15 +47,15 @@ class AsyncSqlalchemyConnection:
         """The dialect of the connection's engine."""
         return dialect_of(self._tx.dialect, self._schema)
 
-    def autocommits(self) -> bool:
-        """Leave the answer to ``run``: only there may the driver be asked."""
-        return False
+    async def autocommits(self) -> bool:
+        """Say what the sync adapter says."""
+        return await self._tx.run_sync(
+            lambda tx: SqlalchemyConnection(tx, self._schema).autocommits()
+        )
 
     async def run(self, plan: Plan[T]) -> T:
         """Run *plan* by the sync adapter."""
-        return await self._tx.run_sync(
-            lambda tx: _run_checked(SqlalchemyConnection(tx, self._schema), plan)
-        )
+        return await self._tx.run_sync(lambda tx: SqlalchemyConnection(tx, self._schema).run(plan))
 
 
 class AsyncSessionConnection:
@@ -72,23 +72,26 @@ class AsyncSessionConnection:
         """The dialect of the session's engine."""
         return _session_dialect(self._tx, self._schema)
 
-    def autocommits(self) -> bool:
-        """Leave the answer to ``run``: only there may the driver be asked."""
-        return False
+    async def autocommits(self) -> bool:
+        """Say what the sync adapter says."""
+        return await _session(self._tx).run_sync(
+            lambda tx: SessionConnection(tx, self._schema).autocommits()
+        )
 
     async def run(self, plan: Plan[T]) -> T:
         """Run *plan* by the sync adapter."""
         return await _session(self._tx).run_sync(
-            lambda tx: _run_checked(SessionConnection(tx, self._schema), plan)
+            lambda tx: SessionConnection(tx, self._schema).run(plan)
         )
 
 
 class SessionUnitOfWork:
     """An AsyncSession that takes events without an await."""
 
-    def __init__(self, tx: AnyAsyncSession, schema: str | None) -> None:
+    def __init__(self, tx: AnyAsyncSession, schema: str | None, refuse_autocommit: bool) -> None:  # noqa: FBT001 - a factory's arguments have no names
         self._tx = tx
         self._schema = schema
+        self._refuse_autocommit = refuse_autocommit
 
     @property
     def dialect(self) -> Dialect:
@@ -97,19 +100,14 @@ class SessionUnitOfWork:
 
     def add(self, record: Record) -> None:
         """Add *record* as an object that the next flush inserts."""
-        self._tx.add(_pending(self._schema)(self.dialect, record))
+        pending = _pending(self._schema)(self.dialect, record)
+        pending.refuse_autocommit = self._refuse_autocommit
+        self._tx.add(pending)
 
 
 def _session(tx: AnyAsyncSession) -> AsyncSession:
     session: AsyncSession = tx() if isinstance(tx, async_scoped_session) else tx
     return session
-
-
-def _run_checked(connection: SqlalchemyConnection, plan: Plan[T]) -> T:
-    if connection.autocommits():
-        plan.close()
-        raise not_in_transaction(connection, f"async {REMEDY}")
-    return connection.run(plan)
 
 
 def _session_dialect(tx: AnyAsyncSession, schema: str | None) -> Dialect:
@@ -120,7 +118,7 @@ def _session_dialect(tx: AnyAsyncSession, schema: str | None) -> Dialect:
 
 
 @cache
-def _pending(schema: str | None) -> type:
+def _pending(schema: str | None) -> Any:
     """Return the class whose objects are rows of the log of *schema*.
 
     Its columns have no type: values are already as the driver wants them, and the database
@@ -128,6 +126,8 @@ def _pending(schema: str | None) -> type:
     """
 
     class PendingEvent:
+        refuse_autocommit = True
+
         def __init__(self, dialect: Dialect, record: Record) -> None:
             values = params(dialect, record)
             after = values.pop("available_after_us")
@@ -151,8 +151,8 @@ def _pending(schema: str | None) -> type:
     )
 
     @event.listens_for(PendingEvent, "before_insert")
-    def refuse_autocommit(_mapper: Any, connection: Connection, _target: Any) -> None:
-        if SqlalchemyConnection(connection, schema).autocommits():
+    def check(_mapper: Any, connection: Connection, pending: PendingEvent) -> None:
+        if pending.refuse_autocommit and SqlalchemyConnection(connection, schema).autocommits():
             raise not_in_transaction(connection, f"async {REMEDY}")
 
     return PendingEvent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
@@ -38,10 +39,16 @@ class SqlalchemyConnection:
         """Say whether the isolation level is AUTOCOMMIT, wherever that was set."""
         if (level := self._tx.get_execution_options().get("isolation_level")) is not None:
             return bool(level == "AUTOCOMMIT")
-        driver: Any = self._tx.connection.dbapi_connection
         if self._tx.dialect.name == "sqlite":
-            return driver.isolation_level is None and not self._has_begun(driver)
+            return self._sqlite_autocommits()
+        driver: Any = self._tx.connection.dbapi_connection
         return bool(driver.autocommit)
+
+    def _sqlite_autocommits(self) -> bool:
+        # The driver's own object: SQLAlchemy's around aiosqlite's does not say all of this.
+        driver: Any = self._tx.connection.driver_connection
+        by_itself = sys.version_info >= (3, 12) and getattr(driver, "autocommit", None) is True
+        return (by_itself or driver.isolation_level is None) and not self._has_begun(driver)
 
     def _has_begun(self, driver: Any) -> bool:
         # SQLAlchemy begins with the first statement; on SQLite, where an application may emit

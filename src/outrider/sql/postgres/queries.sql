@@ -433,6 +433,7 @@ SELECT
 FROM /* schema */outbox_events
 WHERE
     position > CAST(:after AS bigint)
+    AND (CAST(:event_id AS uuid) IS NULL OR event_id = CAST(:event_id AS uuid))
     AND (CAST(:tenant_id AS text) IS NULL OR tenant_id = CAST(:tenant_id AS text))
     AND (CAST(:type_pattern AS text) IS NULL OR event_type ~ CAST(:type_pattern AS text))
     AND (CAST(:ordering_key AS text) IS NULL OR ordering_key = CAST(:ordering_key AS text))
@@ -493,6 +494,7 @@ SELECT
 FROM /* schema */outbox_events
 WHERE
     position < CAST(:before AS bigint)
+    AND (CAST(:event_id AS uuid) IS NULL OR event_id = CAST(:event_id AS uuid))
     AND (CAST(:tenant_id AS text) IS NULL OR tenant_id = CAST(:tenant_id AS text))
     AND (CAST(:type_pattern AS text) IS NULL OR event_type ~ CAST(:type_pattern AS text))
     AND (CAST(:ordering_key AS text) IS NULL OR ordering_key = CAST(:ordering_key AS text))
@@ -572,3 +574,202 @@ ON CONFLICT DO NOTHING;
 -- name: instant_after
 -- The moment so many microseconds from now, by the database's clock.
 SELECT statement_timestamp() + CAST(:available_after_us AS bigint) * interval '1 microsecond';
+
+-- name: server
+-- What this database is, and what a commit means on it.
+SELECT
+    'PostgreSQL ' || current_setting('server_version') AS product,
+    'fsync ' || current_setting('fsync')
+    || ', synchronous_commit ' || current_setting('synchronous_commit') AS durability;
+
+-- name: lock_schema
+-- Let one migration at a time run in this database; the lock goes with the transaction.
+SELECT pg_advisory_xact_lock(hashtextextended('outrider migrate', 0));
+
+-- name: has_schema
+-- Whether the schema is there. CREATE SCHEMA IF NOT EXISTS asks for the right to create it first.
+SELECT to_regnamespace(CAST(:schema_name AS text)) IS NOT NULL AS is_there;
+
+-- name: existing_objects
+-- Which of a JSON array of names are objects of the schema, or constraints in it. An index that
+-- was left half-built does not count.
+WITH place AS (
+    SELECT
+        coalesce(
+            (
+                SELECT c.relnamespace
+                FROM pg_class AS c
+                WHERE c.oid = to_regclass('/* schema */outbox_schema')
+            ),
+            CASE
+                WHEN nullif('/* schema */', '') IS NULL
+                    THEN CAST(to_regnamespace(quote_ident(current_schema())) AS oid)
+                ELSE CAST(to_regnamespace(rtrim('/* schema */', '.')) AS oid)
+            END
+        ) AS namespace
+),
+
+named AS (
+    SELECT n.name
+    FROM json_array_elements_text(CAST(CAST(:names AS text) AS json)) AS n (name)
+)
+
+SELECT
+    CASE c.relkind
+        WHEN 'S' THEN 'SEQUENCE'
+        WHEN 'i' THEN 'INDEX'
+        WHEN 'v' THEN 'VIEW'
+        ELSE 'TABLE'
+    END AS kind,
+    CAST(c.relname AS text) AS name
+FROM place AS p
+INNER JOIN pg_class AS c ON p.namespace = c.relnamespace
+INNER JOIN named AS n ON c.relname = n.name
+LEFT JOIN pg_index AS i ON c.oid = i.indexrelid
+WHERE coalesce(i.indisvalid, TRUE)
+UNION ALL
+SELECT
+    'TRIGGER' AS kind,
+    CAST(t.tgname AS text) AS name
+FROM place AS p
+INNER JOIN pg_class AS c ON p.namespace = c.relnamespace
+INNER JOIN pg_trigger AS t ON c.oid = t.tgrelid
+INNER JOIN named AS n ON t.tgname = n.name
+UNION ALL
+SELECT
+    'FUNCTION' AS kind,
+    CAST(f.proname AS text) AS name
+FROM place AS p
+INNER JOIN pg_proc AS f ON p.namespace = f.pronamespace
+INNER JOIN named AS n ON f.proname = n.name
+UNION ALL
+SELECT
+    'CONSTRAINT' AS kind,
+    CAST(k.conname AS text) AS name
+FROM place AS p
+INNER JOIN pg_constraint AS k ON p.namespace = k.connamespace
+INNER JOIN named AS n ON k.conname = n.name
+WHERE k.contype <> 't';
+
+-- name: schema_version
+-- The newest version that was applied.
+SELECT max(version) AS version
+FROM /* schema */outbox_schema;
+
+-- name: record_version
+-- Record a version, in the transaction that applied it.
+INSERT INTO /* schema */outbox_schema (version)
+VALUES (CAST(:version AS integer));
+
+-- name: require_version
+-- Fail unless the schema has this version: the guard of scripts that nobody watches.
+SELECT
+    CASE
+        WHEN coalesce(max(version), 0) = CAST(:version AS integer) THEN max(version)
+        ELSE CAST('the schema has another version: ' || coalesce(max(version), 0) AS integer)
+    END AS version
+FROM /* schema */outbox_schema;
+
+-- name: check_server
+-- What the schema needs from the server; one row per check.
+SELECT
+    'server_version' AS code,
+    CAST(current_setting('server_version_num') AS integer) >= 140000 AS fine,
+    'PostgreSQL ' || current_setting('server_version') AS detail
+UNION ALL
+SELECT
+    'server_encoding' AS code,
+    current_setting('server_encoding') = 'UTF8' AS fine,
+    current_setting('server_encoding') AS detail
+UNION ALL
+SELECT
+    'client_encoding' AS code,
+    current_setting('client_encoding') = 'UTF8' AS fine,
+    current_setting('client_encoding') AS detail
+UNION ALL
+SELECT
+    'primary' AS code,
+    NOT pg_is_in_recovery() AS fine,
+    CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE 'primary' END AS detail;
+
+-- name: check_tables
+-- What the tables, named in a JSON array, must not have lost; one row per check.
+SELECT
+    'position_default' AS code,
+    coalesce(
+        btrim(regexp_replace(pg_get_expr(d.adbin, d.adrelid), '\s+', ' ', 'g'))
+        ~ (
+            '^CASE WHEN \(pg_current_xact_id\(\) IS NOT NULL\)'
+            ' THEN nextval\(''(\w+\.)?outbox_events_position_seq''::regclass\)'
+            ' ELSE NULL::bigint END$'
+        ),
+        FALSE
+    ) AS fine,
+    coalesce(
+        btrim(regexp_replace(pg_get_expr(d.adbin, d.adrelid), '\s+', ' ', 'g')), 'none'
+    ) AS detail
+FROM pg_attribute AS a
+LEFT JOIN pg_attrdef AS d ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+WHERE
+    a.attrelid = to_regclass('/* schema */outbox_events')
+    AND a.attname = 'position'
+UNION ALL
+SELECT
+    'position_sequence' AS code,
+    s.seqcache = 1 AND s.seqincrement > 0 AND NOT s.seqcycle AS fine,
+    'CACHE ' || s.seqcache || ', INCREMENT ' || s.seqincrement
+    || CASE WHEN s.seqcycle THEN ', CYCLE' ELSE '' END AS detail
+FROM pg_sequence AS s
+WHERE s.seqrelid = to_regclass('/* schema */outbox_events_position_seq')
+UNION ALL
+SELECT
+    'triggers_enabled' AS code,
+    count(*) = 0 AS fine,
+    coalesce(string_agg(t.tgname, ', ' ORDER BY t.tgname), 'all') AS detail
+FROM json_array_elements_text(CAST(CAST(:names AS text) AS json)) AS n (name)
+INNER JOIN pg_trigger AS t ON to_regclass('/* schema */' || n.name) = t.tgrelid
+WHERE
+    t.tgname LIKE 'outbox\_%'
+    AND (
+        t.tgenabled NOT IN ('O', 'A')
+        OR t.tgname LIKE 'outbox\_events\_no\_%' AND t.tgenabled <> 'A'
+    )
+UNION ALL
+SELECT
+    'tables_durable' AS code,
+    count(*) = 0 AS fine,
+    coalesce(string_agg(n.name, ', ' ORDER BY n.name), 'all') AS detail
+FROM json_array_elements_text(CAST(CAST(:names AS text) AS json)) AS n (name)
+INNER JOIN pg_class AS c ON to_regclass('/* schema */' || n.name) = c.oid
+WHERE c.relpersistence <> 'p'
+UNION ALL
+SELECT
+    'rows_visible' AS code,
+    count(*) = 0 AS fine,
+    current_user || coalesce(': ' || string_agg(n.name, ', ' ORDER BY n.name), '') AS detail
+FROM json_array_elements_text(CAST(CAST(:names AS text) AS json)) AS n (name)
+WHERE row_security_active(to_regclass('/* schema */' || n.name))
+UNION ALL
+SELECT
+    'log_privileges' AS code,
+    NOT has_table_privilege('/* schema */outbox_events', 'UPDATE, DELETE, TRUNCATE') AS fine,
+    CAST(current_user AS text) AS detail;
+
+-- name: inverted_causes
+-- Among so many of the newest positions, the first effects that stand before their cause. A cause
+-- that is not in the log was pruned, or is elsewhere.
+SELECT
+    e.event_id,
+    e.position,
+    c.event_id AS cause_id,
+    c.position AS cause_position
+FROM /* schema */outbox_events AS e
+INNER JOIN /* schema */outbox_events AS c
+    ON e.causation_id = c.event_id AND e.position < c.position
+WHERE
+    e.position > (
+        SELECT max(newest.position) - CAST(:recent_positions AS bigint)
+        FROM /* schema */outbox_events AS newest
+    )
+ORDER BY e.position
+LIMIT CAST(:row_limit AS bigint);

@@ -27,12 +27,11 @@ def dialect(schema: str | None) -> Dialect:
 
 
 def _write(params: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: _stored(value) if type(value) in (UUID, datetime) else value
-        for name, value in params.items()
-    }
-
-
-def _stored(value: UUID | datetime) -> str | int:
     # sqlite3 itself writes a bool as 0 or 1.
-    return str(value) if isinstance(value, UUID) else (value - _EPOCH) // _MICROSECOND
+    for name, value in params.items():
+        kind = type(value)
+        if kind is datetime:
+            params[name] = (value - _EPOCH) // _MICROSECOND
+        elif kind is UUID:
+            params[name] = str(value)
+    return params

@@ -265,6 +265,7 @@ SELECT
 FROM /* schema */outbox_events
 WHERE
     position > :after
+    AND (:event_id IS NULL OR event_id = :event_id)
     AND (:tenant_id IS NULL OR tenant_id = :tenant_id)
     AND (:type_pattern IS NULL OR event_type GLOB :type_pattern)
     AND (:ordering_key IS NULL OR ordering_key = :ordering_key)
@@ -325,6 +326,7 @@ SELECT
 FROM /* schema */outbox_events
 WHERE
     position < :before
+    AND (:event_id IS NULL OR event_id = :event_id)
     AND (:tenant_id IS NULL OR tenant_id = :tenant_id)
     AND (:type_pattern IS NULL OR event_type GLOB :type_pattern)
     AND (:ordering_key IS NULL OR ordering_key = :ordering_key)
@@ -402,3 +404,127 @@ ON CONFLICT DO NOTHING;
 SELECT
     CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000
     + :available_after_us;
+
+-- name: server
+-- What this database is, and what a commit means on it.
+SELECT
+    'SQLite ' || sqlite_version() AS product,
+    'journal ' || j.journal_mode || ', synchronous ' || s.synchronous AS durability
+FROM pragma_journal_mode AS j
+CROSS JOIN pragma_synchronous AS s;
+
+-- name: has_schema
+-- Whether a database is attached by this name.
+SELECT count(*) > 0 AS is_there
+FROM pragma_database_list
+WHERE name = :schema_name;
+
+-- name: existing_objects
+-- Which of a JSON array of names are objects of the schema, or constraints in it.
+SELECT
+    upper(m.type) AS kind,
+    m.name
+FROM json_each(:names) AS n
+INNER JOIN /* schema */sqlite_master AS m ON n.value = m.name
+UNION ALL
+SELECT
+    'CONSTRAINT' AS kind,
+    n.value AS name
+FROM json_each(:names) AS n
+WHERE
+    EXISTS (
+        SELECT 1
+        FROM /* schema */sqlite_master AS m
+        WHERE m.type = 'table' AND m.sql GLOB '*CONSTRAINT ' || n.value || '[^a-z0-9_]*'
+    );
+
+-- name: schema_version
+-- The newest version that was applied.
+SELECT max(version) AS version
+FROM /* schema */outbox_schema;
+
+-- name: record_version
+-- Record a version, in the transaction that applied it.
+INSERT INTO /* schema */outbox_schema (version)
+VALUES (:version);
+
+-- name: require_version
+-- Fail unless the schema has this version: the guard of scripts that nobody watches. What fails
+-- is the path, which the error repeats.
+SELECT
+    CASE
+        WHEN coalesce(max(version), 0) = :version THEN max(version)
+        ELSE
+            json_extract('{}', 'the schema has another version: ' || coalesce(max(version), 0))
+    END AS version
+FROM /* schema */outbox_schema;
+
+-- name: check_server
+-- What the schema needs from the library and the file; one row per check.
+WITH library AS (
+    SELECT
+        json_extract('[' || replace(sqlite_version(), '.', ',') || ']', '$[0]') * 1000000
+        + json_extract('[' || replace(sqlite_version(), '.', ',') || ']', '$[1]') * 1000
+        + json_extract('[' || replace(sqlite_version(), '.', ',') || ']', '$[2]') AS number
+)
+
+SELECT
+    'server_version' AS code,
+    l.number >= 3037000 AS fine,
+    'SQLite ' || sqlite_version() AS detail
+FROM library AS l
+UNION ALL
+SELECT
+    'server_encoding' AS code,
+    e.encoding = 'UTF-8' AS fine,
+    e.encoding AS detail
+FROM pragma_encoding AS e
+UNION ALL
+SELECT
+    'synchronous' AS code,
+    s.synchronous > 0 AS fine,
+    'synchronous ' || s.synchronous AS detail
+FROM pragma_database_list AS d
+CROSS JOIN pragma_synchronous AS s ON d.name = s.schema
+WHERE d.name = coalesce(nullif(rtrim('/* schema */', '.'), ''), 'main')
+UNION ALL
+SELECT
+    'wal_reset' AS code,
+    j.journal_mode <> 'wal' OR l.number >= 3051003 AS fine,
+    'SQLite ' || sqlite_version() || ', journal mode ' || j.journal_mode AS detail
+FROM pragma_database_list AS d
+CROSS JOIN pragma_journal_mode AS j ON d.name = j.schema
+CROSS JOIN library AS l
+WHERE d.name = coalesce(nullif(rtrim('/* schema */', '.'), ''), 'main');
+
+-- name: check_tables
+-- What the tables, named in a JSON array, must not have lost; one row per check.
+SELECT
+    'tables_strict' AS code,
+    count(t.name) = 0 AS fine,
+    coalesce(group_concat(t.name, ', '), 'all') AS detail
+FROM json_each(:names) AS n
+INNER JOIN pragma_table_list AS t
+    ON
+        n.value = t.name
+        AND t.schema = coalesce(nullif(rtrim('/* schema */', '.'), ''), 'main')
+        AND t.strict = 0;
+
+-- name: inverted_causes
+-- Among so many of the newest positions, the first effects that stand before their cause. A cause
+-- that is not in the log was pruned, or is elsewhere.
+SELECT
+    e.event_id,
+    e.position,
+    c.event_id AS cause_id,
+    c.position AS cause_position
+FROM /* schema */outbox_events AS e
+INNER JOIN /* schema */outbox_events AS c
+    ON e.causation_id = c.event_id AND e.position < c.position
+WHERE
+    e.position > (
+        SELECT max(newest.position) - :recent_positions
+        FROM /* schema */outbox_events AS newest
+    )
+ORDER BY e.position
+LIMIT :row_limit;

@@ -1,0 +1,1 @@
+"""The measurements behind ``outrider bench``: each with its yardstick in the same run."""

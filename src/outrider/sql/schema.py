@@ -1,0 +1,117 @@
+"""What the schema consists of, and what of it a database has.
+
+``schema.sql`` is the truth for new databases, the files in ``migrations`` lead old ones there.
+Their numbers are the versions of the schema.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from outrider.sql.dialect import Dialect, migration_files
+from outrider.sql.plan import Plan
+from outrider.sql.statement import Query, Statement
+
+_CREATED = re.compile(
+    r"^CREATE (?:UNIQUE )?(TABLE|INDEX|VIEW|TRIGGER|FUNCTION|SEQUENCE) (?:\w+\.)?(\w+)",
+    re.MULTILINE,
+)
+_CONSTRAINT = re.compile(r"^ *CONSTRAINT (\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaObject:
+    """A table, index, view, trigger, function, sequence or constraint."""
+
+    kind: str
+    name: str
+    statement: str
+    """What creates it; for a constraint, its whole table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """What leads from the version before to *version*."""
+
+    version: int
+    name: str
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What a database has."""
+
+    version: int
+    """0 where there is nothing, or no record of a version."""
+    objects: frozenset[tuple[str, str]]
+    """Kinds and names of those of our objects that are there."""
+    has_place: bool = True
+    """Whether the schema they are to live in exists."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether objects have our names and no record says that they are ours."""
+        return bool(self.objects) and self.version == 0
+
+
+def expected(dialect: Dialect) -> tuple[SchemaObject, ...]:
+    """Return what a database of the newest version has."""
+    return _created(dialect.script("schema.sql"))
+
+
+def migrations(dialect: Dialect) -> tuple[Migration, ...]:
+    """Return all migrations, oldest first."""
+    return tuple(
+        Migration(
+            version=int(file[:4]),
+            name=file.removesuffix(".sql"),
+            statements=statements(dialect, f"migrations/{file}"),
+        )
+        for file in migration_files(dialect.name)
+    )
+
+
+def statements(dialect: Dialect, file: str) -> tuple[Statement, ...]:
+    """Return the statements of one of the dialect's SQL files."""
+    return tuple(Statement(Query(file, text), {}) for text in dialect.script(file))
+
+
+def newest(dialect: Dialect) -> int:
+    """Return the version that this code needs."""
+    return int(migration_files(dialect.name)[-1][:4])
+
+
+def installed(dialect: Dialect) -> Plan[Installed]:
+    """Look at what is there."""
+    if dialect.schema is not None:
+        (row,) = yield Statement(dialect["has_schema"], {"schema_name": dialect.schema})
+        if not row["is_there"]:
+            return Installed(version=0, objects=frozenset(), has_place=False)
+    names = sorted({thing.name for thing in expected(dialect)})
+    rows = yield Statement(dialect["existing_objects"], {"names": json.dumps(names)})
+    found = frozenset((str(row["kind"]), str(row["name"])) for row in rows)
+    version = 0
+    if ("TABLE", "outbox_schema") in found:
+        (row,) = yield Statement(dialect["schema_version"], {})
+        version = row["version"] or 0
+    return Installed(version=version, objects=found)
+
+
+@cache
+def _created(texts: tuple[str, ...]) -> tuple[SchemaObject, ...]:
+    return tuple(found for text in texts for found in _created_by(text))
+
+
+def _created_by(text: str) -> Iterator[SchemaObject]:
+    match = _CREATED.search(text)
+    if match is None:
+        return
+    yield SchemaObject(kind=match[1], name=match[2], statement=text)
+    if match[1] == "TABLE":
+        for constraint in _CONSTRAINT.finditer(text):
+            yield SchemaObject(kind="CONSTRAINT", name=constraint[1], statement=text)
