@@ -226,7 +226,9 @@ def _refuse_constant(name: str) -> NoReturn:
 def _float(text: str) -> float:
     number = float(text)
     if not isfinite(number):
-        raise EncodingError(f"the payload holds {text:.40}, which no float can hold; send it as text")
+        raise EncodingError(
+            f"the payload holds {text:.40}, which no float can hold; send it as text"
+        )
     return number
 
 

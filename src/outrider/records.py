@@ -203,10 +203,10 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
         return content_type, body.decode(), None
 
     def _metadata(self, options: EmitOptions) -> str | None:
-        given = options.get("metadata") or {}
-        if not isinstance(given, Mapping):
+        given = options.get("metadata")
+        if given is not None and not isinstance(given, Mapping):
             raise InvalidEventError(f"metadata is {shown(given)}; give a mapping")
-        metadata = {**(self.trace() if self.trace else {}), **given}
+        metadata = {**(self.trace() if self.trace else {}), **(given or {})}
         return small_json(metadata, "the metadata") if metadata else None
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import asyncpg
 import psycopg
@@ -32,13 +31,13 @@ from outrider.testing.contracts.callers import Caller, settled
 
 
 class WatchedCursor(sqlite3.Cursor):
-    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+    def execute(self, sql: str, parameters: Any = (), /) -> Self:
         self.connection.sent.append(sql)  # type: ignore[attr-defined]
-        return super().execute(sql, *parameters)
+        return super().execute(sql, parameters)
 
-    def executemany(self, sql: str, *rows: Any) -> sqlite3.Cursor:
+    def executemany(self, sql: str, rows: Any, /) -> Self:
         self.connection.sent.append(sql)  # type: ignore[attr-defined]
-        return super().executemany(sql, *rows)
+        return super().executemany(sql, rows)
 
 
 class WatchedConnection(sqlite3.Connection):
@@ -56,7 +55,7 @@ class WatchedConnection(sqlite3.Connection):
 async def sqlite3_connection(url: str, /, *, autocommit: bool = False) -> AsyncIterator[Caller]:
     connection = sqlite3.connect(
         url.removeprefix("sqlite:///"),
-        isolation_level=None if autocommit else "",
+        isolation_level=None if autocommit else "DEFERRED",
         factory=WatchedConnection,
     )
     with closing(connection):
@@ -148,9 +147,7 @@ async def _psycopg_caller(
             commit=connection.commit,
             rollback=connection.rollback,
             savepoint=connection.transaction,
-            in_transaction=lambda: (
-                connection.info.transaction_status == TransactionStatus.INTRANS
-            ),
+            in_transaction=lambda: connection.info.transaction_status == TransactionStatus.INTRANS,
             statements=lambda: _executions(trace),
         )
         connection.pgconn.untrace()
@@ -226,29 +223,33 @@ async def _asyncpg_caller(connection: Any, *, autocommit: bool) -> AsyncIterator
 async def sqlalchemy_connection(
     url: str, /, *, autocommit: bool = False, savepoints: bool = True
 ) -> AsyncIterator[Caller]:
-    with _engine(url, autocommit=autocommit, savepoints=savepoints) as (engine, sent):
-        with engine.connect() as connection:
-            if not autocommit:
-                connection.begin()
-            yield Caller(
-                tx=connection,
-                run=lambda sql: _rows(connection.exec_driver_sql(sql)),
-                commit=connection.commit,
-                rollback=connection.rollback,
-                savepoint=connection.begin_nested,
-                in_transaction=connection.in_transaction,
-                statements=lambda: sent,
-            )
+    with (
+        _engine(url, autocommit=autocommit, savepoints=savepoints) as (engine, sent),
+        engine.connect() as connection,
+    ):
+        if not autocommit:
+            connection.begin()
+        yield Caller(
+            tx=connection,
+            run=lambda sql: _rows(connection.exec_driver_sql(sql)),
+            commit=connection.commit,
+            rollback=connection.rollback,
+            savepoint=connection.begin_nested,
+            in_transaction=connection.in_transaction,
+            statements=lambda: sent,
+        )
 
 
 @asynccontextmanager
 async def sqlalchemy_session(
     url: str, /, *, autocommit: bool = False, savepoints: bool = True
 ) -> AsyncIterator[Caller]:
-    with _engine(url, autocommit=autocommit, savepoints=savepoints) as (engine, sent):
-        with Session(engine) as session:
-            session.connection()
-            yield _session_caller(session, sent)
+    with (
+        _engine(url, autocommit=autocommit, savepoints=savepoints) as (engine, sent),
+        Session(engine) as session,
+    ):
+        session.connection()
+        yield _session_caller(session, sent)
 
 
 @asynccontextmanager
@@ -268,29 +269,33 @@ async def sqlalchemy_scoped_session(
 async def sqlalchemy_async_connection(
     url: str, /, *, autocommit: bool = False, driver: str
 ) -> AsyncIterator[Caller]:
-    async with _async_engine(url, driver, autocommit=autocommit) as (engine, sent):
-        async with engine.connect() as connection:
-            if not autocommit:
-                await connection.begin()
-            yield Caller(
-                tx=connection,
-                run=partial(_run_async, connection),
-                commit=connection.commit,
-                rollback=connection.rollback,
-                savepoint=connection.begin_nested,
-                in_transaction=connection.in_transaction,
-                statements=lambda: sent,
-            )
+    async with (
+        _async_engine(url, driver, autocommit=autocommit) as (engine, sent),
+        engine.connect() as connection,
+    ):
+        if not autocommit:
+            _ = await connection.begin()
+        yield Caller(
+            tx=connection,
+            run=partial(_run_async, connection),
+            commit=connection.commit,
+            rollback=connection.rollback,
+            savepoint=connection.begin_nested,
+            in_transaction=connection.in_transaction,
+            statements=lambda: sent,
+        )
 
 
 @asynccontextmanager
 async def sqlalchemy_async_session(
     url: str, /, *, autocommit: bool = False, driver: str
 ) -> AsyncIterator[Caller]:
-    async with _async_engine(url, driver, autocommit=autocommit) as (engine, sent):
-        async with AsyncSession(engine) as session:
-            await session.connection()
-            yield _async_session_caller(session, sent)
+    async with (
+        _async_engine(url, driver, autocommit=autocommit) as (engine, sent),
+        AsyncSession(engine) as session,
+    ):
+        _ = await session.connection()
+        yield _async_session_caller(session, sent)
 
 
 @asynccontextmanager
@@ -300,7 +305,7 @@ async def sqlalchemy_async_scoped_session(
     async with _async_engine(url, driver, autocommit=autocommit) as (engine, sent):
         session = async_scoped_session(async_sessionmaker(engine), scopefunc=lambda: "request")
         try:
-            await session.connection()
+            _ = await session.connection()
             yield _async_session_caller(session, sent)
         finally:
             await session.remove()
@@ -342,9 +347,7 @@ def _async_session_caller(
 
 
 @contextmanager
-def _engine(
-    url: str, *, autocommit: bool, savepoints: bool
-) -> Iterator[tuple[Engine, list[str]]]:
+def _engine(url: str, *, autocommit: bool, savepoints: bool) -> Iterator[tuple[Engine, list[str]]]:
     options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"} if autocommit else {}
     engine = create_engine(_sqlalchemy_url(url, "psycopg"), poolclass=NullPool, **options)
     if engine.dialect.name == "sqlite" and savepoints and not autocommit:

@@ -58,7 +58,7 @@ own](../howto/custom-connection.md).
 """
 
 SAVEPOINTS = """\
-On SQLite through SQLAlchemy, savepoints need [SQLAlchemy's own recipe][recipe], with which it begins
+On SQLite through SQLAlchemy, savepoints need [SQLAlchemy's own recipe][recipe]: SQLAlchemy begins
 the transaction instead of the driver. Without it a SAVEPOINT that comes before the first write is a
 transaction of its own, for your data and events alike.
 
@@ -78,9 +78,7 @@ def render() -> str:
 
 def suites() -> Iterable[Any]:
     """Answer the test classes of the suite, in the order in which they are written."""
-    return [
-        cls for name, cls in vars(test_connections).items() if name.startswith("Test")
-    ]
+    return [cls for name, cls in vars(test_connections).items() if name.startswith("Test")]
 
 
 def _kind_row(kind: Kind) -> str:

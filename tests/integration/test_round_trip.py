@@ -97,7 +97,7 @@ def drafts(draw: st.DrawFn) -> list[Draft]:
         if (delay := draw(delays)) is not None:
             said.pop("at", None)
             said["delay"] = delay
-        made.append(Draft("thing.happened", data, said))  # type: ignore[arg-type]
+        made.append(Draft("test_thing.happened", data, said))  # type: ignore[arg-type]
     return made
 
 
@@ -170,7 +170,7 @@ def check_the_rest(draft: Draft, event: Event[Any]) -> None:
     key = said.get("key")
     assert event.key == key
     assert event.partition_key == said.get("partition_key", key)
-    assert event.entity == said.get("entity", None if key is None else ("thing", key))
+    assert event.entity == said.get("entity", None if key is None else ("test_thing", key))
     assert event.entity_version == said.get("entity_version")
     assert event.tenant == said.get("tenant")
     assert event.request_id == said.get("request_id")
@@ -184,7 +184,9 @@ def check_the_rest(draft: Draft, event: Event[Any]) -> None:
     assert event.idempotency_key == said.get("idempotency_key")
     assert event.data_subject == said.get("data_subject")
     keep = said.get("keep")
-    assert event.keep_seconds == (int(keep.total_seconds()) if isinstance(keep, timedelta) else None)
+    assert event.keep_seconds == (
+        int(keep.total_seconds()) if isinstance(keep, timedelta) else None
+    )
 
 
 def stored(connection: Any) -> list[tuple[Any, ...]]:

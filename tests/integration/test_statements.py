@@ -27,14 +27,16 @@ Statements = list[tuple[str, Any]]
 
 TIME = datetime(2026, 3, 29, 1, 30, 0, 123_456, tzinfo=UTC)
 EVENTS = [
-    Draft("order.placed", {"text": "'%s' :name $1 {0} ü \\", "n": 2**70}, {"occurred_at": TIME}),
     Draft(
-        "image.stored",
+        "test_order.placed", {"text": "'%s' :name $1 {0} ü \\", "n": 2**70}, {"occurred_at": TIME}
+    ),
+    Draft(
+        "test_image.stored",
         bytes(range(256)),
         {"content_type": "image/png", "at": TIME + timedelta(days=1), "occurred_at": TIME},
     ),
     Draft(
-        "order.placed",
+        "test_order.placed",
         {"n": 1},
         {
             "key": "é ",
@@ -48,10 +50,12 @@ EVENTS = [
     ),
 ]
 GUARDED = [
-    Draft("order.placed", {"n": n}, {"idempotency_key": f"k{n}", "key": "o", "occurred_at": TIME})
+    Draft(
+        "test_order.placed", {"n": n}, {"idempotency_key": f"k{n}", "key": "o", "occurred_at": TIME}
+    )
     for n in range(3)
 ]
-LOCKED = [Draft("order.placed", {}, {"key": "o", "lock": True, "occurred_at": TIME})]
+LOCKED = [Draft("test_order.placed", {}, {"key": "o", "lock": True, "occurred_at": TIME})]
 
 
 def with_sqlite3(url: str, statements: Statements) -> None:
@@ -144,7 +148,7 @@ def test_a_guarded_statement_writes_nothing_where_it_conflicts(
 
 
 def test_events_whose_key_must_be_read_first_are_refused() -> None:
-    @event("statements.person_named", sensitive=("name",), data_subject="person_id")
+    @event("test_person.named", sensitive=("name",), data_subject="person_id")
     @dataclass(frozen=True)
     class PersonNamed:
         person_id: str

@@ -214,6 +214,11 @@ def test_an_option_that_is_none_is_as_if_it_were_not_given() -> None:
     assert not said.needs_answer
 
 
+def test_a_delay_and_a_moment_that_is_none_do_not_exclude_each_other() -> None:
+    assert record(at=None, delay="1s").available_after_us == 1_000_000
+    assert record(at=NOON, delay=None).available_at == NOON
+
+
 def test_a_key_that_is_none_takes_the_key_of_the_class_away() -> None:
     cls = declared(key="pot")
 
@@ -448,7 +453,7 @@ def test_empty_headers_and_metadata_are_none(empty: Mapping[str, str]) -> None:
         ("", "text/plain", b""),
         (b"not JSON at all", "text/plain", b"not JSON at all"),
     ],
-    ids=lambda value: shown(value)[:30],
+    ids=lambda value: type(value).__name__,
 )
 def test_a_payload_is_json_text_or_opaque_bytes(
     data: object, content_type: str | None, stored: str | bytes
@@ -460,7 +465,7 @@ def test_a_payload_is_json_text_or_opaque_bytes(
     assert found.content_type == (content_type or "application/json")
 
 
-@pytest.mark.parametrize("data", [b"a", bytearray(b"a"), memoryview(b"a")], ids=shown)
+@pytest.mark.parametrize("data", [b"a", bytearray(b"a"), memoryview(b"a")], ids=type)
 def test_bytes_have_to_say_what_they_are(data: object) -> None:
     with pytest.raises(InvalidEventError, match=r"bytes; say what they are, .* content_type="):
         record(NAME, data)

@@ -91,7 +91,10 @@ def _lazy(module: str, name: str) -> Callable[..., Any]:
     def adapter() -> Any:
         return getattr(import_module(f"outrider.connections.{module}"), name)
 
-    return lambda *arguments: adapter()(*arguments)
+    def make(*arguments: Any) -> Any:
+        return adapter()(*arguments)
+
+    return make
 
 
 _SESSION = Adapters(sync=_lazy("sqlalchemy.sync", "SessionConnection"))

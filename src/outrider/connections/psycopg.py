@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import dict_row
 
 from outrider.sql.dialect import Dialect
@@ -46,6 +46,10 @@ class PsycopgConnection:
                 return ()
             sql, params = step.bind("format")
             cursor.execute(sql, params)
+            if _in_pipeline(self._tx):
+                # The end of an inner one synchronises; before that there is no answer.
+                with self._tx.pipeline():
+                    pass
             return cursor.fetchall() if cursor.description else ()
 
 
@@ -79,8 +83,15 @@ class AsyncPsycopgConnection:
                 return ()
             sql, params = step.bind("format")
             await cursor.execute(sql, params)
+            if _in_pipeline(self._tx):
+                async with self._tx.pipeline():
+                    pass
             return await cursor.fetchall() if cursor.description else ()
 
 
 def _autocommits(tx: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     return tx.autocommit and tx.info.transaction_status == TransactionStatus.IDLE
+
+
+def _in_pipeline(tx: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    return tx.info.pipeline_status != PipelineStatus.OFF

@@ -100,10 +100,9 @@ def _emit_guarded(dialect: Dialect, records: Sequence[Record]) -> Plan[list[Even
         duplicates = yield from _judged(dialect, fresh)
     for chunk in _chunks([record for record in fresh if record.event_id not in duplicates]):
         duplicates |= yield from _written_or_found(dialect, chunk)
-    return [
-        repeated.get(n) or duplicates.get(record.event_id) or record.reference
-        for n, record in enumerate(records)
-    ]
+    references = [repeated.get(n) or record.reference for n, record in enumerate(records)]
+    # What an event repeats may itself be a repetition of one in the log.
+    return [duplicates.get(reference.id, reference) for reference in references]
 
 
 def _written_or_found(dialect: Dialect, records: Sequence[Record]) -> Plan[dict[UUID, EventRef]]:

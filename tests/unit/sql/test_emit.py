@@ -331,7 +331,6 @@ def test_keys_and_versions_are_told_apart_by_tenant(dialect: Any) -> None:
 
 
 @both
-@pytest.mark.xfail(strict=True, reason="the reference names an event that was never written")
 def test_a_repetition_within_one_call_of_an_event_in_the_log_is_the_original(dialect: Any) -> None:
     first, again = (emission({"pot": 1}, idempotency_key="k") for _ in range(2))
     recording = Recording(emit_guarded=[[]], originals=[[original(first, "key")]])

@@ -93,7 +93,7 @@ class ConnectionContract(ValueContract, GuardedContract):
 
     async def test_aemit_refuses_a_connection_that_blocks(self, app: Application) -> None:
         with pytest.raises(UnsupportedConnectionError, match=r"outbox\.emit\("):
-            await app.outbox.aemit(app.tx, "order.placed", {})
+            await app.outbox.aemit(app.tx, "contract_order.placed", {})
 
         assert await app.read() == []
 
@@ -114,7 +114,7 @@ class AsyncConnectionContract(ValueContract, GuardedContract):
             return  # UnitOfWorkContract shows where that event goes.
         async with app.watched() as statements:
             with pytest.raises(UnsupportedConnectionError, match="aemit"):
-                app.outbox.emit(app.tx, "order.placed", {}, **options)
+                app.outbox.emit(app.tx, "contract_order.placed", {}, **options)
 
         assert statements == []
         assert await app.read() == []
@@ -137,7 +137,7 @@ class UnitOfWorkContract(SavepointContract, ValueContract):
         self, app: Application, others_see: Seen
     ) -> None:
         async with app.watched() as before:
-            ref = await app.emit("order.placed", {"order_id": 42})
+            ref = await app.emit("contract_order.placed", {"order_id": 42})
         async with app.watched() as flushed:
             await app.flush()
         async with app.watched() as after:
@@ -150,7 +150,7 @@ class UnitOfWorkContract(SavepointContract, ValueContract):
     async def test_a_commit_flushes_what_is_pending(
         self, app: Application, others_see: Seen
     ) -> None:
-        ref = await app.emit("order.placed", {"order_id": 42})
+        ref = await app.emit("contract_order.placed", {"order_id": 42})
         await app.commit()
 
         assert [event.id for event in await others_see()] == [ref.id]
@@ -158,9 +158,9 @@ class UnitOfWorkContract(SavepointContract, ValueContract):
     async def test_a_rollback_forgets_what_is_pending(
         self, app: Application, others_see: Seen
     ) -> None:
-        await app.emit("order.placed", {"n": 1})
+        await app.emit("contract_order.placed", {"n": 1})
         await app.rollback()
-        await app.emit("order.placed", {"n": 2})
+        await app.emit("contract_order.placed", {"n": 2})
         await app.commit()
 
         assert [event.data["n"] for event in await others_see()] == [2]
@@ -171,7 +171,7 @@ class UnitOfWorkContract(SavepointContract, ValueContract):
             *({"key": "a", "keep": "1d"}, {"metadata": {"m": 1}}, {}, {"key": "z"}),
         ]
         for n, each in enumerate(options * 3):
-            await app.emit("order.placed", {"n": n}, **each)
+            await app.emit("contract_order.placed", {"n": n}, **each)
 
         events = await app.read()
 
@@ -181,12 +181,12 @@ class UnitOfWorkContract(SavepointContract, ValueContract):
     async def test_what_asks_the_database_is_refused_and_names_aemit(
         self, app: Application, options: dict[str, Any]
     ) -> None:
-        draft = Draft("order.placed", {}, options)  # type: ignore[arg-type]
+        draft = Draft("contract_order.placed", {}, options)  # type: ignore[arg-type]
 
         with pytest.raises(UnsupportedConnectionError, match="aemit"):
-            await app.emit("order.placed", {}, **options)
+            await app.emit("contract_order.placed", {}, **options)
         with pytest.raises(UnsupportedConnectionError, match="aemit"):
-            await app.emit_many([Draft("order.placed", {}), draft])
+            await app.emit_many([Draft("contract_order.placed", {}), draft])
 
         assert await app.read() == []
 
@@ -195,7 +195,7 @@ class UnitOfWorkContract(SavepointContract, ValueContract):
     ) -> None:
         async with self.connect(url, autocommit=True) as caller:
             app = Application(caller, outbox, self.verbs)
-            await app.emit("order.placed", {})
+            await app.emit("contract_order.placed", {})
             async with app.watched() as statements:
                 with pytest.raises(NotInTransactionError, match="fix:"):
                     await app.flush()
@@ -209,7 +209,7 @@ class UnitOfWorkContract(SavepointContract, ValueContract):
         outbox = Outbox(namespace="contract", on_autocommit="allow")
         async with self.connect(url, autocommit=True) as caller:
             app = Application(caller, outbox, self.verbs)
-            ref = await app.emit("order.placed", {"n": 1})
+            ref = await app.emit("contract_order.placed", {"n": 1})
             await app.flush()
 
             assert [event.id for event in await others_see()] == [ref.id]
@@ -217,10 +217,10 @@ class UnitOfWorkContract(SavepointContract, ValueContract):
     async def test_emit_and_aemit_mix_in_one_transaction(
         self, app: Application, others_see: Seen
     ) -> None:
-        await app.emit("order.placed", {"n": 1})
+        await app.emit("contract_order.placed", {"n": 1})
         await app.flush()
-        ref = await app.outbox.aemit(app.tx, "order.placed", {"n": 2}, idempotency_key="k")
-        await app.emit("order.placed", {"n": 3})
+        ref = await app.outbox.aemit(app.tx, "contract_order.placed", {"n": 2}, idempotency_key="k")
+        await app.emit("contract_order.placed", {"n": 3})
         await app.commit()
 
         assert not ref.duplicate

@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 
 from outrider.errors import (
-    EmitError,
     EncodingError,
     EventTooLargeError,
     InvalidEventError,
@@ -90,7 +89,7 @@ class EmitContract:
     ) -> None:
         await app.run("CREATE TABLE orders (id integer)")
         await app.run("INSERT INTO orders VALUES (42)")
-        ref = await app.emit("order.placed", {"order_id": 42})
+        ref = await app.emit("contract_order.placed", {"order_id": 42})
         await app.commit()
 
         assert [event.id for event in await others_see()] == [ref.id]
@@ -108,7 +107,7 @@ class EmitContract:
         async with self.connect(url) as caller:
             second = Application(caller, app.outbox, self.verbs)
             await second.run("INSERT INTO orders VALUES (42)")
-            await second.emit("order.placed", {"order_id": 42})
+            await second.emit("contract_order.placed", {"order_id": 42})
             assert len(await second.read()) == 1
             await second.rollback()
 
@@ -121,7 +120,7 @@ class EmitContract:
     async def test_until_the_commit_only_its_own_transaction_sees_an_event(
         self, app: Application, others_see: Seen
     ) -> None:
-        ref = await app.emit("order.placed", {"order_id": 42})
+        ref = await app.emit("contract_order.placed", {"order_id": 42})
 
         assert [event.id for event in await app.read()] == [ref.id]
         assert await others_see() == []
@@ -134,8 +133,8 @@ class EmitContract:
         await app.run("SELECT 1")
 
         for _ in range(3):
-            await app.emit("order.placed", {"order_id": 42})
-            await app.emit_many([Draft("order.placed", {"order_id": n}) for n in range(3)])
+            await app.emit("contract_order.placed", {"order_id": 42})
+            await app.emit_many([Draft("contract_order.placed", {"order_id": n}) for n in range(3)])
             await app.read()
             assert app.caller.in_transaction()
 
@@ -144,7 +143,7 @@ class EmitContract:
     async def test_ten_thousand_events_of_one_call_arrive_in_order(
         self, app: Application, others_see: Seen
     ) -> None:
-        drafts = [Draft("meter.read", {"n": n}) for n in range(MANY_EVENTS)]
+        drafts = [Draft("contract_meter.read", {"n": n}) for n in range(MANY_EVENTS)]
 
         async with app.watched() as statements:
             refs = await app.emit_many(drafts)
@@ -166,11 +165,12 @@ class EmitContract:
     async def test_a_refused_event_sends_no_statement(
         self, app: Application, data: object, options: dict[str, Any], error: type[OutriderError]
     ) -> None:
-        drafts: Any = [Draft("order.placed", {}), Draft("order.placed", data, options)]  # type: ignore[arg-type]
+        given: Any = options
+        drafts = [Draft("contract_order.placed", {}), Draft("contract_order.placed", data, given)]
 
         async with app.watched() as statements:
             with pytest.raises(error):
-                await app.emit("order.placed", data, **options)
+                await app.emit("contract_order.placed", data, **options)
             with pytest.raises(error):
                 await app.emit_many(drafts)
 
@@ -182,7 +182,7 @@ class EmitContract:
     async def test_a_database_error_of_the_caller_leaves_nothing_behind(
         self, app: Application, others_see: Seen
     ) -> None:
-        await app.emit("order.placed", {"order_id": 42})
+        await app.emit("contract_order.placed", {"order_id": 42})
 
         with pytest.raises(Exception, match="no_such_table"):
             await app.run("INSERT INTO no_such_table VALUES (1)")
@@ -196,8 +196,8 @@ class EmitContract:
         actor = Actor(type="user", id="42", name="Ada", metadata={"role": "admin"})
 
         with app.outbox.context(tenant="acme", actor=actor, request_id="r1", source="api"):
-            await app.emit("order.placed", {}, causation=cause, correlation_id="chain")
-            await app.emit_many([Draft("order.placed", {}, {"actor": "system:cron"})])
+            await app.emit("contract_order.placed", {}, causation=cause, correlation_id="chain")
+            await app.emit_many([Draft("contract_order.placed", {}, {"actor": "system:cron"})])
 
         first, second = await app.read()
         assert (first.tenant, first.request_id, first.source) == ("acme", "r1", "api")
@@ -209,12 +209,15 @@ class EmitContract:
     @pytest.mark.requirement("EKB-04", "EKB-05", "EKB-06", "EKB-07", "EKB-14", "EKB-15")
     async def test_the_events_of_an_action_carry_it(self, app: Application) -> None:
         async with app.action("deposit", {"amount": 10}) as action:
-            action.emit("account.credited", {"amount": 10}, key="a1")
-            action.emit("ledger.updated", {"delta": 10})
+            action.emit("contract_account.credited", {"amount": 10}, key="a1")
+            action.emit("contract_ledger.updated", {"delta": 10})
             assert await app.read() == []
 
         events = await app.read()
-        assert [event.type for event in events] == ["account.credited", "ledger.updated"]
+        assert [event.type for event in events] == [
+            "contract_account.credited",
+            "contract_ledger.updated",
+        ]
         assert [event.id for event in events] == [ref.id for ref in action.events]
         for event in events:
             assert event.action is not None
@@ -224,11 +227,14 @@ class EmitContract:
             assert event.correlation_id == str(action.id)
 
     async def test_an_action_that_raises_writes_nothing(self, app: Application) -> None:
+        async def fail() -> None:
+            async with app.action("deposit") as action:
+                action.emit("contract_account.credited", {"amount": 10})
+                raise ZeroDivisionError
+
         async with app.watched() as statements:
             with pytest.raises(ZeroDivisionError):
-                async with app.action("deposit") as action:
-                    action.emit("account.credited", {"amount": 10})
-                    raise ZeroDivisionError
+                await fail()
 
         assert statements == []
         assert await app.read() == []
@@ -251,13 +257,16 @@ class SavepointContract(EmitContract):
     async def test_a_savepoint_rolled_back_drops_only_what_was_emitted_inside(
         self, app: Application, others_see: Seen
     ) -> None:
-        await app.emit("order.placed", {"n": 1})
-        with pytest.raises(EmitError):
+        async def fail() -> None:
             async with app.savepoint():
-                await app.emit("order.placed", {"n": 2})
-                await app.emit_many([Draft("order.placed", {"n": n}) for n in (3, 4)])
-                raise EmitError
-        await app.emit("order.placed", {"n": 5})
+                await app.emit("contract_order.placed", {"n": 2})
+                await app.emit_many([Draft("contract_order.placed", {"n": n}) for n in (3, 4)])
+                raise ZeroDivisionError
+
+        await app.emit("contract_order.placed", {"n": 1})
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        await app.emit("contract_order.placed", {"n": 5})
         await app.commit()
 
         assert [event.data["n"] for event in await others_see()] == [1, 5]
@@ -265,11 +274,11 @@ class SavepointContract(EmitContract):
     async def test_a_savepoint_released_keeps_what_was_emitted_inside(
         self, app: Application, others_see: Seen
     ) -> None:
-        await app.emit("order.placed", {"n": 1})
+        await app.emit("contract_order.placed", {"n": 1})
         async with app.savepoint():
-            await app.emit("order.placed", {"n": 2})
+            await app.emit("contract_order.placed", {"n": 2})
             async with app.savepoint():
-                await app.emit("order.placed", {"n": 3})
+                await app.emit("contract_order.placed", {"n": 3})
         await app.commit()
 
         assert [event.data["n"] for event in await others_see()] == [1, 2, 3]

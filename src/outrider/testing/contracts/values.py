@@ -73,13 +73,15 @@ class ValueContract(EmitContract):
     async def test_text_arrives_as_it_was_emitted(self, app: Application) -> None:
         data = [{"text": text, text: [text]} for text in TEXTS]
 
-        for events in await self.written(app, [Draft("text.noted", each) for each in data]):
+        for events in await self.written(
+            app, [Draft("contract_text.noted", each) for each in data]
+        ):
             assert [event.data for event in events] == data
             assert [event.payload for event in events] == [payloads.encode(each) for each in data]
 
     @pytest.mark.requirement("OO-EM-08")
     async def test_numbers_arrive_as_they_were_emitted(self, app: Application) -> None:
-        drafts = [Draft("number.noted", {"number": number}) for number in NUMBERS]
+        drafts = [Draft("contract_number.noted", {"number": number}) for number in NUMBERS]
 
         for events in await self.written(app, drafts):
             found = [event.data["number"] for event in events]
@@ -89,7 +91,9 @@ class ValueContract(EmitContract):
     async def test_bytes_arrive_as_they_were_emitted(self, app: Application) -> None:
         options = EmitOptions(content_type="application/x-things; v=1")
 
-        for events in await self.written(app, [Draft("blob.stored", raw, options) for raw in BYTES]):
+        for events in await self.written(
+            app, [Draft("contract_blob.stored", raw, options) for raw in BYTES]
+        ):
             assert [event.payload for event in events] == list(BYTES)
             assert {event.content_type for event in events} == {"application/x-things; v=1"}
 
@@ -99,17 +103,17 @@ class ValueContract(EmitContract):
     ) -> None:
         options = EmitOptions(content_type="application/json")
 
-        drafts = [Draft("json.noted", raw, options) for raw in DOCUMENTS]
+        drafts = [Draft("contract_json.noted", raw, options) for raw in DOCUMENTS]
         for events in await self.written(app, drafts):
             assert [event.payload for event in events] == list(DOCUMENTS)
 
     async def test_keys_are_kept_and_compared_byte_for_byte(self, app: Application) -> None:
-        drafts = [Draft("key.used", {}, {"key": key, "tenant": key}) for key in KEYS]
+        drafts = [Draft("contract_key.used", {}, {"key": key, "tenant": key}) for key in KEYS]
 
         for events in await self.written(app, drafts):
             assert [event.key for event in events] == list(KEYS)
             assert [event.tenant for event in events] == list(KEYS)
-            assert [event.entity for event in events] == [("key", key) for key in KEYS]
+            assert [event.entity for event in events] == [("contract_key", key) for key in KEYS]
 
         for key in KEYS:
             found = await app.read(Filter(key=key, tenant=key))
@@ -119,9 +123,9 @@ class ValueContract(EmitContract):
     async def test_what_is_ordered_and_what_is_partitioned_by_may_differ(
         self, app: Application
     ) -> None:
-        await app.emit("order.placed", {}, key="order-1")
-        await app.emit("order.placed", {}, key="order-2", partition_key="customer-7")
-        await app.emit("order.placed", {}, entity=("basket", 3))
+        await app.emit("contract_order.placed", {}, key="order-1")
+        await app.emit("contract_order.placed", {}, key="order-2", partition_key="customer-7")
+        await app.emit("contract_order.placed", {}, entity=("basket", 3))
 
         same, different, none = await app.read()
         assert (same.key, same.partition_key) == ("order-1", "order-1")
@@ -132,7 +136,7 @@ class ValueContract(EmitContract):
     async def test_times_arrive_to_the_microsecond_whatever_their_zone(
         self, app: Application
     ) -> None:
-        drafts = [Draft("time.noted", {}, {"occurred_at": t, "at": t}) for t in TIMES]
+        drafts = [Draft("contract_time.noted", {}, {"occurred_at": t, "at": t}) for t in TIMES]
 
         for events in await self.written(app, drafts):
             assert [event.time for event in events] == list(TIMES)
@@ -143,7 +147,9 @@ class ValueContract(EmitContract):
     async def test_a_delay_counts_from_the_databases_clock(self, app: Application) -> None:
         delay = timedelta(days=40, microseconds=1)
 
-        for events in await self.written(app, [Draft("order.placed", {}, {"delay": delay})] * 2):
+        for events in await self.written(
+            app, [Draft("contract_order.placed", {}, {"delay": delay})] * 2
+        ):
             for event in events:
                 assert event.available_at == event.created_at + delay
                 assert event.time == event.created_at
@@ -152,7 +158,7 @@ class ValueContract(EmitContract):
     async def test_headers_and_metadata_arrive_as_they_were_emitted(self, app: Application) -> None:
         metadata = {"texts": list(TEXTS), "numbers": [2**63, 0.1], "none": None}
         drafts = [
-            Draft("order.placed", {}, {"headers": headers, "metadata": metadata})
+            Draft("contract_order.placed", {}, {"headers": headers, "metadata": metadata})
             for headers in HEADERS
         ]
 
@@ -162,7 +168,7 @@ class ValueContract(EmitContract):
             assert all(event.metadata == metadata for event in events)
 
     async def test_what_is_not_said_stays_unsaid(self, app: Application) -> None:
-        for (event,) in await self.written(app, [Draft("order.placed", None)]):
+        for (event,) in await self.written(app, [Draft("contract_order.placed", None)]):
             assert event.data is None
             assert (event.headers, event.metadata) == ({}, {})
             unsaid = (event.key, event.entity, event.entity_version, event.tenant, event.actor)
@@ -174,9 +180,12 @@ class ValueContract(EmitContract):
         for setting in self.settings:
             await app.run(setting)
         drafts = [
-            *(Draft("text.noted", {"text": text, "n": 0.1}) for text in TEXTS),
-            *(Draft("time.noted", {}, {"occurred_at": time, "at": time}) for time in TIMES),
-            Draft("blob.stored", BYTES[0], {"content_type": "application/x-things"}),
+            *(Draft("contract_text.noted", {"text": text, "n": 0.1}) for text in TEXTS),
+            *(
+                Draft("contract_time.noted", {}, {"occurred_at": time, "at": time})
+                for time in TIMES
+            ),
+            Draft("contract_blob.stored", BYTES[0], {"content_type": "application/x-things"}),
         ]
 
         for events in await self.written(app, drafts):
