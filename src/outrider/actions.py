@@ -16,7 +16,8 @@ from outrider.errors import EmitError
 from outrider.event_types import DECLARED, EventType
 from outrider.events import Draft, EmitOptions, EventRef, current_origin
 from outrider.identity import UuidV7
-from outrider.records import Emission, plain_utc, small_json
+from outrider.options import plain_utc
+from outrider.records import Emission, small_json
 
 ACTION_TYPE = "outrider.action"
 

@@ -12,6 +12,7 @@ Duration: TypeAlias = str | float | timedelta
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.ASCII)
+_PLAIN = re.compile(r"\d{1,12}(?:\.\d+)?", re.ASCII)
 _WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", re.ASCII)
 _ISO = re.compile(
     r"P(?!$)(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?"
@@ -49,6 +50,8 @@ def _parse(value: str | float) -> timedelta:
 
 
 def _seconds(text: str) -> float:
+    if _PLAIN.fullmatch(text):
+        return float(text)
     if _WHOLE.fullmatch(text):
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
     if iso := _ISO.fullmatch(text):

@@ -104,8 +104,8 @@ class KeyReusedError(EmitError):
 
     def __init__(self, what: str, original_id: UUID) -> None:
         super().__init__(
-            f"{what} was used before by event {original_id} with another body. Nothing was "
-            "written; use a new key for a new event, or emit the same body again"
+            f"{what} was used before by event {original_id} with another body, so this "
+            "one was not written; use a new key for a new event, or emit the same body again"
         )
         self.original_id = original_id
 
@@ -117,8 +117,8 @@ class StaleVersionError(EmitError):
 
     def __init__(self, entity_type: str, entity_id: str, version: int) -> None:
         super().__init__(
-            f"{entity_type} {entity_id!r} already has version {version}. Nothing was written; "
-            "read the entity again and decide anew"
+            f"{entity_type} {entity_id!r} already has version {version}, so this event was "
+            "not written; read the entity again and decide anew"
         )
         self.entity_type = entity_type
         self.entity_id = entity_id

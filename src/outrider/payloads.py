@@ -55,11 +55,6 @@ def encode(data: object) -> bytes:
     return dump(_checked(built, "$", 0))
 
 
-def plain(data: object) -> Any:
-    """Return *data* as dicts, lists, texts, numbers, booleans and None, checked."""
-    return _checked(_built(data), "$", 0)
-
-
 def _built(data: object) -> Any:
     try:
         if pydantic := _pydantic_dump(data):

@@ -6,32 +6,27 @@ first statement, so a refused emit leaves the transaction exactly as it was.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
 import msgspec
 
 from outrider import grammar, payloads
-from outrider.durations import duration
 from outrider.errors import (
-    ConfigError,
     EncodingError,
     EventTooLargeError,
     InvalidEventError,
     shown,
 )
-from outrider.event_types import DECLARED, VERSION_MAX, EventType
+from outrider.event_types import DECLARED, EventType
 from outrider.events import NOWHERE, Draft, EmitOptions, EventRef, Origin
+from outrider.options import optional_key, said
 
 METADATA_BYTES_MAX = 16 * 1024
 PAYLOAD_BYTES_MAX = 256 * 1024
-ENTITY_VERSION_MAX = 2**63 - 1
-_OPTIONS = EmitOptions.__optional_keys__
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEALED_KEY = f'"{payloads.SEALED}":'.encode()
 
 Seal: TypeAlias = Callable[[bytes, str], str]
@@ -139,12 +134,12 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
         entity_type, entity_id = _entity(options, declared, data, name, key)
         content_type, text, raw = self._payload(options, data, name)
         event_id = self.new_id()
-        version = declared.version if declared else 1
+        version = _newest_version(declared, name)
         partition_key = key
         extras = _declared(declared, data) if declared else {}
         if options:
             # Most events have none, and then none of this is looked at.
-            extras |= _said(options, declared, entity_type)
+            extras |= said(options, declared, entity_type)
             event_id = extras.pop("event_id", event_id)
             version = extras.pop("schema_version", version)
             partition_key = extras.pop("partition_key", key)
@@ -218,11 +213,6 @@ def small_json(data: object, what: str) -> str:
     return text.decode()
 
 
-def plain_utc(value: datetime) -> datetime:
-    """Return *value* in UTC as a datetime itself: drivers and encoders refuse subclasses."""
-    return _EPOCH + (value - _EPOCH)
-
-
 def _declaration(draft: Draft) -> tuple[EventType | None, object]:
     if isinstance(draft.event, str):
         named = DECLARED.named(draft.event)
@@ -238,6 +228,12 @@ def _declaration(draft: Draft) -> tuple[EventType | None, object]:
             "give the event object alone, or a name and data"
         )
     return DECLARED.of(draft.event), draft.event
+
+
+def _newest_version(declared: EventType | None, name: str) -> int:
+    # Data given by name is in the newest shape too, or readers would upcast it once more.
+    known = declared or DECLARED.named(name)
+    return known.version if known else 1
 
 
 def _body(data: object, content_type: str, name: str) -> tuple[bytes, bool]:
@@ -286,7 +282,7 @@ def _check_sensitive(sensitive: Sequence[str], data: object, record: Record) -> 
 
 def _key(options: EmitOptions, declared: EventType | None, data: object) -> str | None:
     if "key" in options:
-        return _optional_key(options, "key")
+        return optional_key(options, "key")
     if declared is None or declared.key is None:
         return None
     value = declared.key(data)
@@ -307,27 +303,6 @@ def _entity(
     if declared is not None and declared.entity is not None and declared.entity_type is not None:
         return declared.entity_type, grammar.key(declared.entity(data), f"entity of {name!r}")
     return (None, None) if key is None else (name.partition(".")[0], key)
-
-
-def _said(
-    options: EmitOptions, declared: EventType | None, entity_type: str | None
-) -> dict[str, Any]:
-    """Return what the caller's options say of a record, without what they leave open."""
-    if unknown := options.keys() - _OPTIONS:
-        raise _unknown_option(min(unknown))
-    said = {
-        "event_id": _event_id(options),
-        "schema_version": _version(options, declared),
-        "partition_key": _optional_key(options, "partition_key"),
-        "entity_version": _entity_version(options, entity_type),
-        "headers": _headers(options),
-        "data_subject": _optional_key(options, "data_subject"),
-        "keep_seconds": _keep_seconds(options),
-        "occurred_at": _instant(options, "occurred_at"),
-        "available_at": _instant(options, "at"),
-        "available_after_us": _delay(options),
-    }
-    return {name: value for name, value in said.items() if value is not None}
 
 
 def _origin(origin: Origin, event_id: UUID) -> dict[str, Any]:
@@ -356,84 +331,6 @@ def _declared(declared: EventType, data: object) -> dict[str, Any]:
         subject = declared.data_subject(data)
         found["data_subject"] = grammar.key(subject, f"data_subject of {declared.name!r}")
     return found
-
-
-def _version(options: EmitOptions, declared: EventType | None) -> int | None:
-    if (version := options.get("version")) is None:
-        return None
-    if declared is not None:
-        raise InvalidEventError(
-            f"version= is given for {declared.name!r}, whose class says {declared.version}; "
-            "leave it out"
-        )
-    return _bounded_int(version, "version", 1, VERSION_MAX)
-
-
-def _entity_version(options: EmitOptions, entity_type: str | None) -> int | None:
-    if (version := options.get("entity_version")) is None:
-        return None
-    if entity_type is None:
-        raise InvalidEventError(
-            f"entity_version is {shown(version)} but the event has no entity; give entity= or key="
-        )
-    return _bounded_int(version, "entity_version", 0, ENTITY_VERSION_MAX)
-
-
-def _bounded_int(value: object, what: str, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidEventError(f"{what} is {shown(value)}; give an integer from {low} to {high}")
-    return value
-
-
-def _event_id(options: EmitOptions) -> UUID | None:
-    given = options.get("id")
-    if given is None or type(given) is UUID:
-        return given
-    try:
-        return UUID(str(given))
-    except ValueError as error:
-        raise InvalidEventError(f"event id {shown(given)} is not a UUID") from error
-
-
-def _headers(options: EmitOptions) -> str | None:
-    given = options.get("headers")
-    return payloads.dump(grammar.headers(given)).decode() if given else None
-
-
-def _keep_seconds(options: EmitOptions) -> int | None:
-    keep = options.get("keep")
-    return None if keep is None else int(duration(keep).total_seconds())
-
-
-def _delay(options: EmitOptions) -> int | None:
-    if (delay := options.get("delay")) is None:
-        return None
-    if options.get("at") is not None:
-        raise InvalidEventError("both delay= and at= are given; give one")
-    span = duration(delay)
-    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
-
-
-def _instant(options: EmitOptions, name: str) -> datetime | None:
-    value = options.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise InvalidEventError(
-            f"{name} is {shown(value)}, which has no time zone; give an aware datetime, "
-            "for example datetime.now(UTC)"
-        )
-    try:
-        return plain_utc(value)
-    except OverflowError as error:
-        raise InvalidEventError(
-            f"{name} is {shown(value)}, which no database can hold in UTC"
-        ) from error
-
-
-def _optional_key(options: EmitOptions, name: str) -> str | None:
-    value = options.get(name)
-    return None if value is None else grammar.key(value, name)
 
 
 def _identified(record: Record, options: EmitOptions, *, sensitive: bool) -> Record:
@@ -475,11 +372,3 @@ def _lock(options: EmitOptions, record: Record) -> bool:
     if lock and record.ordering_key is None:
         raise InvalidEventError("lock=True locks the event's key, but it has none; give key=")
     return lock
-
-
-def _unknown_option(name: str) -> ConfigError:
-    near = difflib.get_close_matches(name, _OPTIONS, n=1)
-    hint = (
-        f"; did you mean {near[0]!r}?" if near else f"; options are {', '.join(sorted(_OPTIONS))}"
-    )
-    return ConfigError(f"emit has no option {name!r}{hint}")

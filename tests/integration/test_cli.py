@@ -325,7 +325,7 @@ def test_sql_is_printed_alone_and_needs_no_database(
 def test_printed_sql_is_bound_to_the_schema() -> None:
     result = invoke("sql", "install", "--dialect", "postgres", "--schema", "outbox")
 
-    assert "CREATE TABLE outbox.outbox_events" in result.stdout
+    assert 'CREATE TABLE "outbox".outbox_events' in result.stdout
 
 
 def test_printed_sql_makes_the_database_that_migrate_makes(tmp_path: Path) -> None:

@@ -51,6 +51,59 @@ def test_a_plan_is_said_and_not_done(postgres_url: str) -> None:
     assert done.stdout == planned.stdout.replace("would apply", "applied")
 
 
+def test_extras_are_made_on_demand_and_once(database_url: str) -> None:
+    planned = invoke("migrate", "-d", database_url, "--plan", "--with", "reads")
+    made = invoke("migrate", "-d", database_url, "--with", "reads", "--with", "reads")
+    again = invoke("migrate", "-d", database_url, "--with", "reads")
+
+    if not database_url.startswith("sqlite"):
+        # There a plan needs a file.
+        assert planned.stdout == made.stdout.replace("applied", "would apply")
+    assert made.stdout.splitlines()[-1].endswith(" reads")
+    assert len(made.stdout.splitlines()) == 2
+    assert again.stdout.startswith("nothing to do")
+
+
+def test_extras_are_said_as_steps(database_url: str) -> None:
+    invoke("migrate", "-d", database_url)
+
+    made = json.loads(invoke("migrate", "-d", database_url, "--with", "reads", "--json").stdout)
+
+    assert made["before"] == made["after"]
+    assert made["steps"] == [{"version": made["after"], "name": "reads"}]
+
+
+def test_an_unknown_extra_is_refused(database_url: str) -> None:
+    result = invoke("migrate", "-d", database_url, "--with", "writes")
+
+    assert result.exit_code == 2
+    assert "'writes' is not 'reads'" in result.stderr
+
+
+@pytest.mark.parametrize("command", [("install",), ("upgrade", "--from", "1")])
+@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
+def test_scripts_have_extras_on_demand(command: tuple[str, ...], dialect: str) -> None:
+    plain = invoke("sql", *command, "--dialect", dialect)
+    more = invoke("sql", *command, "--dialect", dialect, "--with", "reads")
+
+    assert "outbox_events_action\n" not in plain.stdout
+    assert "outbox_events_action\n" in more.stdout
+    assert more.stdout.endswith("\nCOMMIT;\n")
+
+
+def test_verify_neither_asks_for_extras_nor_minds_them(database_url: str) -> None:
+    invoke("migrate", "-d", database_url)
+    without = invoke("verify", "-d", database_url)
+    invoke("migrate", "-d", database_url, "--with", "reads")
+    with_them = invoke("verify", "-d", database_url)
+    with schema.connect(database_url) as database:
+        database.run("DROP INDEX outbox_events_type")
+    with_some = invoke("verify", "-d", database_url)
+
+    assert without.exit_code == with_them.exit_code == with_some.exit_code == 0
+    assert without.stdout == with_them.stdout == with_some.stdout
+
+
 def test_a_schema_of_its_own_is_made_and_found(postgres_url: str) -> None:
     assert invoke("migrate", "-d", postgres_url, "--schema", "outbox").exit_code == 0
 

@@ -59,7 +59,8 @@ def changed(before: str, after: str) -> Row:
     return {"state": after, "attempts": values["attempts"], **claim, **reason, **published}
 
 
-@pytest.mark.requirement("OO-EM-48", "OO-PL-07", "OO-ST-22", "OO-ST-25", "OO-V1-04")
+@pytest.mark.requirement("OO-EM-47", "OO-EM-48", "OO-ST-04", "OO-ST-22", "OO-ST-25", "OO-V1-04")
+@pytest.mark.requirement("OO-PL-01", "OO-PL-02", "OO-PL-03", "OO-PL-04", "OO-PL-07", "OO-PL-42")
 @pytest.mark.parametrize(("before", "after"), [*product(STATES, STATES)])
 def test_a_delivery_changes_state_only_along_the_lifecycle(
     database: Database, before: str, after: str

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -81,9 +81,9 @@ def recorded(plan: Plan[Any], names: list[str]) -> Plan[Any]:
         rows = yield step
 
 
-def migrated(url: str, name: str | None = None) -> migrate.Upgrade:
+def migrated(url: str, name: str | None = None, extras: Sequence[str] = ()) -> migrate.Upgrade:
     with owned.connect(url, name) as connection:
-        return connection.run(migrate.migrate(connection.dialect))
+        return connection.run(migrate.migrate(connection.dialect, extras))
 
 
 def at_version(url: str, version: int) -> None:
@@ -533,6 +533,112 @@ def test_the_helper_for_tests_takes_any_psycopg_connection(
         migrate_for_tests(connection, "shop")
 
     assert structure(postgres_url, "shop") != []
+
+
+def test_extras_come_with_the_schema_or_later_and_once(database_url: str) -> None:
+    first = migrated(database_url)
+    later = migrated(database_url, extras=["reads"])
+    with_them = structure(database_url)
+    again = migrated(database_url, extras=["reads"])
+
+    assert first.extras == again.extras == ()
+    assert later.steps == ()
+    assert [thing.name for extra in later.extras for thing in extra.absent] == [
+        "outbox_events_type",
+        "outbox_events_causation",
+        "outbox_events_actor",
+        "outbox_events_action",
+    ]
+    assert structure(database_url) == with_them
+    assert versions(database_url) == [NEWEST]
+
+    dialect = dialect_named("sqlite" if database_url.startswith("sqlite") else "postgres")
+    assert apply(database_url, migrate.uninstall(dialect)) == ""
+    assert structure(database_url) == []
+    at_once = migrated(database_url, extras=["reads"])
+    assert (len(at_once.steps), at_once.extras) == (1, later.extras)
+    assert structure(database_url) == with_them
+
+
+def test_extras_that_are_there_take_no_lock(database_url: str) -> None:
+    migrated(database_url, extras=["reads"])
+    names: list[str] = []
+
+    with owned.connect(database_url) as connection:
+        connection.read(recorded(migrate.migrate(connection.dialect, ["reads"]), names))
+
+    assert set(names) <= READING
+
+
+def test_only_what_an_extra_lacks_is_created(database_url: str) -> None:
+    migrated(database_url, extras=["reads"])
+    before = structure(database_url)
+    with opened(database_url) as connection:
+        connection.execute("DROP INDEX outbox_events_actor")
+
+    with owned.connect(database_url) as connection:
+        planned = connection.read(migrate.plan(connection.dialect, ["reads"]))
+    done = migrated(database_url, extras=["reads"])
+
+    assert planned == done
+    assert [thing.name for thing in done.extras[0].absent] == ["outbox_events_actor"]
+    assert structure(database_url) == before
+
+
+@pytest.mark.parametrize("name", [None, "shop"])
+def test_scripts_create_the_same_extras(postgres_url: str, name: str | None) -> None:
+    dialect = dialect_named("postgres", name)
+    place = name or "public"
+    migrated(postgres_url, name, ["reads"])
+    by_migrate = structure(postgres_url, place)
+    psql(postgres_url, migrate.uninstall(dialect))
+
+    scripts = [
+        migrate.script(dialect, extras=["reads"]),
+        migrate.script(dialect, NEWEST, ["reads"]),
+    ]
+
+    for script in scripts:
+        # Of what is there already, notices tell.
+        assert psql(postgres_url, script).returncode == 0
+        assert structure(postgres_url, place) == by_migrate
+
+
+def test_scripts_create_the_same_extras_on_sqlite(sqlite_path: Path, tmp_path: Path) -> None:
+    url, twin = f"sqlite:///{sqlite_path}", f"sqlite:///{tmp_path / 'twin.db'}"
+    migrated(url)
+    migrated(twin, extras=["reads"])
+
+    for _ in range(2):
+        assert apply(url, migrate.script(dialect_named("sqlite"), NEWEST, ["reads"])) == ""
+
+    assert structure(url) == structure(twin)
+
+
+def test_extras_go_into_an_attached_database(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("ATTACH ? AS shop", [str(tmp_path / "shop.db")])
+        dialect = dialect_named("sqlite", "shop")
+        for text in (*dialect.script("schema.sql"), *dialect.script("reads.sql")):
+            connection.execute(text)
+
+        query = "SELECT count(*) FROM {}.sqlite_master WHERE name = 'outbox_events_action'"
+        assert connection.execute(query.format("main")).fetchone() == (0,)
+        assert connection.execute(query.format("shop")).fetchone() == (1,)
+
+
+def test_an_index_that_was_left_half_built_is_told(postgres_url: str) -> None:
+    migrated(postgres_url, extras=["reads"])
+    with opened(postgres_url) as connection:
+        connection.execute(
+            "UPDATE pg_index SET indisvalid = false"
+            " WHERE indexrelid = 'outbox_events_type'::regclass"
+        )
+
+    with pytest.raises(
+        SchemaMismatchError, match=r"outbox_events_type was left half.*\n  fix: DROP INDEX outbox"
+    ):
+        migrated(postgres_url, extras=["reads"])
 
 
 def rows_of(plan: Plan[Any], answers: list[Rows]) -> list[Step]:

@@ -682,7 +682,7 @@ def test_the_database_counts_positions_up(database: Database) -> None:
 
 
 @pytest.mark.requirement("NEV-22", "NEV-23", "NEV-24", "NEV-25", "CAN-39", "OO-TM-26")
-@pytest.mark.requirement("OO-EX-06", "OO-EX-07", "OO-ST-45")
+@pytest.mark.requirement("OO-EX-06", "OO-EX-07", "OO-ST-45", "OO-EM-31")
 def test_a_delivery_begins_due_and_unattempted_and_keeps_what_happens(
     database: Database,
 ) -> None:
@@ -715,6 +715,7 @@ def test_a_delivery_begins_due_and_unattempted_and_keeps_what_happens(
 
 @pytest.mark.requirement("OO-EM-11", "OO-EM-49", "OO-EM-50", "OO-EM-51", "OO-TM-28")
 @pytest.mark.requirement("OO-EX-18", "OO-EX-19", "OO-EX-20", "OO-EX-08", "OO-EX-09")
+@pytest.mark.requirement("OO-EM-38", "OO-EM-40", "OO-PL-20", "OO-PL-21", "OO-PL-26", "OO-PL-27")
 @pytest.mark.parametrize(
     ("table", "constraint", "good", "variants"),
     BAD,

@@ -23,10 +23,12 @@ QUERIES = {
 }
 
 # A query that only some databases need, by the capability that says which.
-OPTIONAL = {"emit_many": "bulk", "lock_key": "locks_keys", "lock_schema": "locks_keys"}
-# With `bulk` one statement writes the events of a JSON document, else each event is a statement
-# with its columns for parameters. So the one name has two sets of parameters, by that capability.
-DOCUMENT = {"emit_many", "emit_guarded"}
+OPTIONAL = {
+    "emit_many": "bulk",
+    "emit_many_guarded": "bulk",
+    "lock_key": "locks_keys",
+    "lock_schema": "locks_keys",
+}
 
 DESTRUCTIVE = re.compile(r"\b(?:DROP|TRUNCATE|DELETE)\b")
 BLOCK = re.compile(r"^-- name: (\w+)\n((?:-- .+\n)+)", re.MULTILINE)
@@ -40,6 +42,7 @@ def bare(text: str) -> str:
 def scripts(dialect: Dialect) -> dict[str, tuple[str, ...]]:
     names = ["frame.sql", "schema.sql", "uninstall.sql"]
     names += [f"migrations/{file}" for file in migration_files(dialect.name)]
+    names += [f"{extra}.sql" for extra in schema.EXTRAS]
     return {name: dialect.script(name) for name in names}
 
 
@@ -68,14 +71,13 @@ def test_dialects_ask_for_the_same_parameters(one: str, other: str) -> None:
         if first[name].parameters != second[name].parameters
     }
 
-    assert different <= (DOCUMENT if first.bulk != second.bulk else set())
+    assert not different
 
 
-def test_guarded_events_are_one_document_or_one_statement_each(dialect: Dialect) -> None:
-    if dialect.bulk:
-        assert {dialect[name].parameters for name in DOCUMENT} == {frozenset({"events"})}
-    else:
-        assert dialect["emit_guarded"].parameters == dialect["emit"].parameters
+def test_one_event_is_its_columns_and_many_are_one_document(dialect: Dialect) -> None:
+    assert dialect["emit_guarded"].parameters == dialect["emit"].parameters
+    for name in dialect.queries.keys() & {"emit_many", "emit_many_guarded"}:
+        assert dialect[name].parameters == {"events"}
 
 
 def test_every_query_says_what_it_is_for(dialect: Dialect) -> None:
@@ -161,6 +163,35 @@ def test_every_dialect_has_the_same_migrations() -> None:
     assert len({tuple(migration_files(name)) for name in DIALECTS}) == 1
 
 
+@pytest.mark.parametrize("extra", schema.EXTRAS)
+def test_every_dialect_has_the_same_extras_and_they_are_no_part_of_the_schema(extra: str) -> None:
+    kinds = [
+        {(thing.kind, thing.name) for thing in schema.optional(dialect_named(name), extra)}
+        for name in DIALECTS
+    ]
+    expected = {
+        (thing.kind, thing.name)
+        for name in DIALECTS
+        for thing in schema.expected(dialect_named(name))
+    }
+
+    assert kinds[0]
+    assert all(one == kinds[0] for one in kinds)
+    assert not kinds[0] & expected
+
+
+@pytest.mark.parametrize("extra", schema.EXTRAS)
+def test_an_extra_comes_before_the_commit_and_may_be_there(dialect: Dialect, extra: str) -> None:
+    statements = dialect.script(f"{extra}.sql")
+
+    for version in range(schema.newest(dialect) + 1):
+        script = migrate.script(dialect, version, [extra])
+
+        assert script.endswith("\n\n".join([*statements, "COMMIT;"]) + "\n")
+        assert not any(text in migrate.script(dialect, version) for text in statements)
+    assert all(" IF NOT EXISTS " in text for text in statements)
+
+
 def test_nothing_that_is_shipped_to_install_or_upgrade_removes_anything(dialect: Dialect) -> None:
     for name, texts in scripts(dialect).items():
         if name == "uninstall.sql":
@@ -170,7 +201,8 @@ def test_nothing_that_is_shipped_to_install_or_upgrade_removes_anything(dialect:
             said = re.sub(r"\bBEFORE (?:DELETE|TRUNCATE)\b", "", bare(text))
             assert DESTRUCTIVE.findall(said) == [], f"{name}: {text}"
     for version in range(schema.newest(dialect) + 1):
-        said = re.sub(r"\bBEFORE (?:DELETE|TRUNCATE)\b", "", bare(migrate.script(dialect, version)))
+        said = bare(migrate.script(dialect, version, schema.EXTRAS))
+        said = re.sub(r"\bBEFORE (?:DELETE|TRUNCATE)\b", "", said)
         assert DESTRUCTIVE.findall(said) == []
 
 

@@ -20,6 +20,8 @@ HUNDRED_YEARS = timedelta(days=36_525)
     [
         ("250ms", 0.25),
         ("30s", 30),
+        ("5", 5),
+        ("1.5", 1.5),
         ("1.5h", 5400),
         ("10m", 600),
         ("1h30m", 5400),
@@ -49,7 +51,7 @@ def test_a_duration_is_read(value: str | float | timedelta, seconds: float) -> N
 @pytest.mark.parametrize(
     "value",
     [
-        *("", " ", "5", "s", "5 s", "1h 30m", "5S", "5x", "-5s", "+5s", ".5s", "5.s", "1e3s"),
+        *("", " ", "s", "5 s", "1h 30m", "5S", "5x", "-5s", "+5s", ".5s", "5.s", "1e3s"),
         "5,5s",
         *("P", "PT", "P1DT", "P1M", "P1Y", "P-1D", "pt5m", "PT5", "P1.5D", "1:30", "5s;", "5s\x00"),
         *("nan", "inf", "\uff11s", "\u0663s", "PT\uff11S", "P\u0663D", "9" * 400 + "s"),

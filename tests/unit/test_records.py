@@ -605,8 +605,8 @@ def test_an_actor_may_be_given_in_short() -> None:
 @pytest.mark.parametrize(
     "moment",
     [
-        datetime(1, 1, 1, tzinfo=UTC),
-        datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+        datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_998, tzinfo=UTC),
         datetime(2040, 1, 1, tzinfo=UTC),
         datetime(2026, 10, 25, 2, 30, tzinfo=timezone(timedelta(hours=2))),
         datetime(2026, 1, 31, 12, 0, 0, 1, tzinfo=timezone(timedelta(hours=-9, minutes=-30))),
@@ -638,6 +638,8 @@ def test_a_moment_without_a_time_zone_is_refused(name: str, moment: object) -> N
 @pytest.mark.parametrize(
     "moment",
     [
+        datetime.min.replace(tzinfo=UTC),  # a driver writes it as minus infinity
+        datetime.max.replace(tzinfo=UTC),  # and this as infinity
         datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1))),
         datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-1))),
     ],

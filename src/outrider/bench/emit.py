@@ -44,7 +44,7 @@ MANY_EVENTS = 100
 NAMESPACE = "bench"
 
 
-@event("order.placed", key="order_id")
+@event("bench.order_placed", key="order_id")
 class OrderPlaced(msgspec.Struct, frozen=True):
     """An order as shops write it: about 400 bytes of JSON."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -20,25 +20,40 @@ from outrider.cli.database import Database, database_options
 from outrider.cli.failures import DONE, UNHEALTHY
 from outrider.cli.output import painted, print_json, print_line, safe
 from outrider.sql import migrate as migrations
+from outrider.sql import schema as schemas
 from outrider.sql import verify as checks
 from outrider.sql.dialect import Dialect
 from outrider.sql.dialects import dialect_named, dialect_names
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _COLOURS: Mapping[str, str] = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+def _with_option(function: F) -> F:
+    return click.option(
+        "--with",
+        "extras",
+        type=click.Choice(schemas.EXTRAS),
+        multiple=True,
+        callback=lambda _context, _parameter, names: tuple(dict.fromkeys(names)),
+        help="Create what is optional, too. reads: indexes for audits; each costs every emit.",
+    )(function)
 
 
 @click.command(
     cls=Command,
     examples=(
         "outrider migrate --database-url postgresql://shop@localhost/shop",
-        "outrider migrate --plan",
-        "outrider migrate --schema outbox --json",
+        "outrider migrate --plan --json",
+        "outrider migrate --schema outbox --with reads",
     ),
 )
 @click.option("--plan", is_flag=True, help="Say what would be done, and do nothing.")
+@_with_option
 @json_option
 @database_options
-def migrate(database: Database, *, plan: bool, as_json: bool) -> None:
+def migrate(database: Database, *, plan: bool, extras: tuple[str, ...], as_json: bool) -> None:
     """Bring the database to the newest schema, in one transaction.
 
     A new database gets the whole schema, an older one the migrations that it lacks. Several
@@ -46,10 +61,11 @@ def migrate(database: Database, *, plan: bool, as_json: bool) -> None:
     """
     with database.open(create=not plan) as connection:
         if plan:
-            upgrade = connection.read(migrations.plan(connection.dialect))
+            upgrade = connection.read(migrations.plan(connection.dialect, extras))
         else:
-            upgrade = connection.run(migrations.migrate(connection.dialect))
+            upgrade = connection.run(migrations.migrate(connection.dialect, extras))
     steps = [{"version": one.version, "name": one.name} for one in upgrade.steps]
+    steps += [{"version": upgrade.after, "name": extra.name} for extra in upgrade.extras]
     if as_json:
         print_json(
             {
@@ -94,16 +110,17 @@ def _script_options(function: Callable[..., None]) -> Callable[..., None]:
         "outrider sql install --dialect sqlite | sqlite3 -bail shop.db",
     ),
 )
+@_with_option
 @_script_options
-def install(dialect: str, schema: str | None) -> None:
+def install(dialect: str, schema: str | None, extras: tuple[str, ...]) -> None:
     """Print the SQL that creates the schema in a database that has none."""
-    _print_script(migrations.script(_dialect(dialect, schema)))
+    _print_script(migrations.script(_dialect(dialect, schema), extras=extras))
 
 
 @sql.command(
     cls=Command,
     examples=(
-        "outrider sql upgrade --dialect postgres --from 1",
+        "outrider sql upgrade --dialect postgres --from 1 --with reads",
         "outrider sql upgrade --dialect postgres --from 1 --schema outbox > upgrade.sql",
         "outrider sql upgrade --dialect sqlite --from 1 | sqlite3 -bail shop.db",
     ),
@@ -116,10 +133,11 @@ def install(dialect: str, schema: str | None) -> None:
     metavar="VERSION",
     help="The version that the database has; outrider verify tells it.",
 )
+@_with_option
 @_script_options
-def upgrade(dialect: str, schema: str | None, from_version: int) -> None:
+def upgrade(dialect: str, schema: str | None, from_version: int, extras: tuple[str, ...]) -> None:
     """Print the SQL that brings an older schema to the newest version."""
-    _print_script(migrations.script(_dialect(dialect, schema), from_version))
+    _print_script(migrations.script(_dialect(dialect, schema), from_version, extras))
 
 
 @sql.command(

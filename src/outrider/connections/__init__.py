@@ -137,8 +137,8 @@ class Lookup:
         found = self._adapters(tx)
         if found.sync is None:
             raise UnsupportedConnectionError(
-                f"emit() got an async connection, {_path(type(tx))}, and nothing would be written "
-                "without an await.\n  fix: await outbox.aemit(connection, event)"
+                f"{_path(type(tx))} is an async connection, and without an await nothing would "
+                "happen.\n  fix: the method with the prefix a: await outbox.aemit(connection, …)"
             )
         connection: Connection = found.sync(tx, self.schema)
         if self.refuse_autocommit and connection.autocommits():
@@ -150,8 +150,8 @@ class Lookup:
         found = self._adapters(tx)
         if found.aio is None:
             raise UnsupportedConnectionError(
-                f"aemit() got a connection that blocks, {_path(type(tx))}.\n"
-                "  fix: outbox.emit(connection, event), without await"
+                f"{_path(type(tx))} is a connection that blocks, and cannot be awaited.\n"
+                "  fix: the method without the prefix a: outbox.emit(connection, …)"
             )
         connection: AsyncConnection = found.aio(tx, self.schema)
         if self.refuse_autocommit and await connection.autocommits():

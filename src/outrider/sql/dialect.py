@@ -86,4 +86,5 @@ def _file(dialect: str, name: str) -> str:
 def _placed(text: str, schema: str | None) -> str:
     if schema is not None:
         grammar.identifier(schema, "schema")
-    return text.replace(_MARKER, f"{schema}." if schema else "")
+    # Quoted, because a schema may be called like a word of SQL.
+    return text.replace(_MARKER, f'"{schema}".' if schema else "")

@@ -35,6 +35,7 @@ from outrider.sql.statement import Batch, Statement
 Params: TypeAlias = dict[str, Any]
 
 CHUNK_EVENTS = 1_000
+CHUNK_BYTES = 16 * 1024 * 1024
 WRITES_MAX = 3
 
 _json = msgspec.json.Encoder()
@@ -123,8 +124,8 @@ def _written_or_found(dialect: Dialect, records: Sequence[Record]) -> Plan[dict[
 
 
 def _write_guarded(dialect: Dialect, records: Sequence[Record]) -> Plan[set[UUID]]:
-    if dialect.bulk:
-        rows = yield Statement(dialect["emit_guarded"], _document(records))
+    if dialect.bulk and len(records) > 1:
+        rows = yield Statement(dialect["emit_many_guarded"], _document(records))
         return {_uuid(row["event_id"]) for row in rows}
     written: set[UUID] = set()
     for record in records:
@@ -224,5 +225,13 @@ def _uuid(value: UUID | str) -> UUID:
 
 
 def _chunks(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-    for start in range(0, len(records), CHUNK_EVENTS):
-        yield records[start : start + CHUNK_EVENTS]
+    """Cut *records* so that a statement stays bounded in events and in bytes."""
+    start = size_bytes = 0
+    for end, record in enumerate(records):
+        own_bytes = len(record.payload or record.payload_bytes or "")
+        if end > start and (end - start == CHUNK_EVENTS or size_bytes + own_bytes > CHUNK_BYTES):
+            yield records[start:end]
+            start, size_bytes = end, 0
+        size_bytes += own_bytes
+    if start < len(records):
+        yield records[start:]

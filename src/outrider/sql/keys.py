@@ -38,14 +38,15 @@ def sealed(
         return [emission.record for emission in emissions]
     assert sealer is not None
     keys: dict[Subject, bytes] = {}
+    # In one order everywhere, so that two writers about the same subjects cannot deadlock.
+    for subject in sorted({_subject(e.record) for e in emissions if e.sensitive}):
+        keys[subject] = yield from _key_for(dialect, subject, sealer)
     records = []
     for emission in emissions:
         record = emission.record
         if emission.sensitive:
-            subject = record.tenant_id, str(record.data_subject)
-            if subject not in keys:
-                keys[subject] = yield from _key_for(dialect, subject, sealer)
-            record = emission.sealed(_seal(sealer, keys[subject], record), keys[subject])
+            key = keys[_subject(record)]
+            record = emission.sealed(_seal(sealer, key, record), key)
         records.append(record)
     return records
 
@@ -63,6 +64,10 @@ def find_keys(dialect: Dialect, subjects: Iterable[Subject]) -> Plan[dict[Subjec
 def context_of(event_id: object, field: str) -> str:
     """Return what a sealed value is bound to, so that it cannot be moved elsewhere."""
     return f"{event_id}:{field}"
+
+
+def _subject(record: Record) -> Subject:
+    return record.tenant_id, str(record.data_subject)
 
 
 def _seal(sealer: Sealer, key: bytes, record: Record) -> Callable[[bytes, str], str]:

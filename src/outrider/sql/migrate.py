@@ -9,6 +9,9 @@ processes one migrates, the others find nothing left to do, and a crash leaves n
                                                             +--> nothing: schema.sql, version
                                                             +--> newer, or foreign: refuse
 
+Extras come after that, in the same transaction: what is there already is not created again, so a
+second run takes no lock that a writer would wait for.
+
 SQLite needs no lock of ours if the caller begins IMMEDIATE; PostgreSQL takes READ COMMITTED.
 Never run this within a transaction of the application: use ``outrider.connections.owned``.
 """
@@ -22,7 +25,7 @@ from outrider.errors import ConfigError, SchemaMismatchError
 from outrider.sql import schema
 from outrider.sql.dialect import Dialect
 from outrider.sql.plan import Plan
-from outrider.sql.schema import Installed, Migration
+from outrider.sql.schema import Installed, Migration, SchemaObject
 from outrider.sql.statement import Query, Statement
 from outrider.sql.verify import Finding, check_server, require, version_finding
 
@@ -32,30 +35,39 @@ _FOUNDATIONS = frozenset({"server_version", "server_encoding", "primary"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """What was done, or is to be done: nothing if ``before`` equals ``after``."""
+    """What was done, or is to be done: nothing if there are neither steps nor extras."""
 
     before: int
     """0 for a database without the schema."""
     after: int
     steps: tuple[Migration, ...]
+    extras: tuple[Extra, ...] = ()
 
 
-def migrate(dialect: Dialect) -> Plan[Upgrade]:
-    """Bring the schema to the newest version; return what that took.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """What of an extra the database lacks."""
+
+    name: str
+    absent: tuple[SchemaObject, ...]
+
+
+def migrate(dialect: Dialect, extras: Sequence[str] = ()) -> Plan[Upgrade]:
+    """Bring the schema to the newest version, with *extras*; return what that took.
 
     Raises:
-        SchemaMismatchError: the schema is newer, the tables are somebody else's, or the server
-            cannot hold them.
+        SchemaMismatchError: the schema is newer, the tables are somebody else's, the server
+            cannot hold them, or an index was left half-built.
 
     """
-    return (yield from _migrate(dialect, schema.migrations(dialect)))
+    return (yield from _migrate(dialect, schema.migrations(dialect), extras))
 
 
-def plan(dialect: Dialect) -> Plan[Upgrade]:
+def plan(dialect: Dialect, extras: Sequence[str] = ()) -> Plan[Upgrade]:
     """Return what ``migrate`` would do, without a lock or a write."""
     known = schema.migrations(dialect)
     there = yield from _look(dialect, known)
-    return _upgrade(dialect, known, there)
+    return (yield from _upgrade(dialect, known, there, extras))
 
 
 def step(dialect: Dialect, version: int) -> Plan[None]:
@@ -84,8 +96,8 @@ def step_script(dialect: Dialect, version: int) -> list[str]:
     ]
 
 
-def script(dialect: Dialect, from_version: int = 0) -> str:
-    """Return SQL that installs the schema, or upgrades it from *from_version*."""
+def script(dialect: Dialect, from_version: int = 0, extras: Sequence[str] = ()) -> str:
+    """Return SQL that installs the schema, or upgrades it from *from_version*, with *extras*."""
     newest = schema.newest(dialect)
     if not 0 <= from_version <= newest:
         raise ConfigError(
@@ -101,6 +113,8 @@ def script(dialect: Dialect, from_version: int = 0) -> str:
     else:
         parts += [*dialect.prelude, *dialect.script("schema.sql")]
         parts.append(_with_version(dialect["record_version"], newest))
+    for name in extras:
+        parts += dialect.script(f"{name}.sql")
     return "\n\n".join([*parts, "COMMIT;"]) + "\n"
 
 
@@ -110,12 +124,16 @@ def uninstall(dialect: Dialect) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _migrate(dialect: Dialect, known: Sequence[Migration]) -> Plan[Upgrade]:
+def _migrate(
+    dialect: Dialect, known: Sequence[Migration], extras: Sequence[str] = ()
+) -> Plan[Upgrade]:
     yield from _lock(dialect)
     there = yield from _look(dialect, known)
-    upgrade = _upgrade(dialect, known, there)
+    upgrade = yield from _upgrade(dialect, known, there, extras)
     yield from _make_room(dialect, there)
     yield from _apply(dialect, upgrade.steps)
+    for extra in upgrade.extras:
+        yield from _create(dialect, extra)
     return upgrade
 
 
@@ -129,11 +147,21 @@ def _look(dialect: Dialect, known: Sequence[Migration]) -> Plan[Installed]:
     return there
 
 
-def _upgrade(dialect: Dialect, known: Sequence[Migration], there: Installed) -> Upgrade:
+def _upgrade(
+    dialect: Dialect, known: Sequence[Migration], there: Installed, extras: Sequence[str]
+) -> Plan[Upgrade]:
+    lacking: list[Extra] = []
+    for name in extras:
+        things: Sequence[SchemaObject] = schema.optional(dialect, name)
+        if there.version:
+            things = yield from schema.absent(dialect, things)
+        if things:
+            lacking.append(Extra(name=name, absent=tuple(things)))
     return Upgrade(
         before=there.version,
         after=known[-1].version,
         steps=tuple(_steps(dialect, known, there.version)),
+        extras=tuple(lacking),
     )
 
 
@@ -150,6 +178,18 @@ def _apply(dialect: Dialect, steps: Sequence[Migration]) -> Plan[None]:
         for statement in migration.statements:  # noqa: UP028 - a tuple takes no rows back
             yield statement
         yield Statement(dialect["record_version"], {"version": migration.version})
+
+
+def _create(dialect: Dialect, extra: Extra) -> Plan[None]:
+    for thing in extra.absent:
+        yield Statement(Query(extra.name, thing.statement), {})
+    # IF NOT EXISTS passes over an index that CREATE INDEX CONCURRENTLY has left behind half-built.
+    if half_built := (yield from schema.absent(dialect, extra.absent)):
+        names = ", ".join(thing.name for thing in half_built)
+        raise SchemaMismatchError(
+            f"an attempt to create {names} was left half-built, so no query can use it\n"
+            f"  fix: DROP INDEX {names}; then: outrider migrate --with {extra.name}"
+        )
 
 
 def _lock(dialect: Dialect) -> Plan[None]:

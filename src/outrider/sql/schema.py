@@ -1,14 +1,15 @@
 """What the schema consists of, and what of it a database has.
 
 ``schema.sql`` is the truth for new databases, the files in ``migrations`` lead old ones there.
-Their numbers are the versions of the schema.
+Their numbers are the versions of the schema. Beside it a database may have extras: each is a file
+of its own, created on demand, and nothing asks whether it is there.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,10 +18,14 @@ from outrider.sql.plan import Plan
 from outrider.sql.statement import Query, Statement
 
 _CREATED = re.compile(
-    r"^CREATE (?:UNIQUE )?(TABLE|INDEX|VIEW|TRIGGER|FUNCTION|SEQUENCE) (?:\w+\.)?(\w+)",
+    r"^CREATE (?:UNIQUE )?(TABLE|INDEX|VIEW|TRIGGER|FUNCTION|SEQUENCE) "
+    r"(?:IF NOT EXISTS )?(?:\"\w+\"\.)?(\w+)",
     re.MULTILINE,
 )
 _CONSTRAINT = re.compile(r"^ *CONSTRAINT (\w+)", re.MULTILINE)
+
+EXTRAS = ("reads",)
+"""What a database may have beside the schema, by the names of the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,11 @@ def expected(dialect: Dialect) -> tuple[SchemaObject, ...]:
     return _created(dialect.script("schema.sql"))
 
 
+def optional(dialect: Dialect, name: str) -> tuple[SchemaObject, ...]:
+    """Return what the extra *name* consists of."""
+    return _created(dialect.script(f"{name}.sql"))
+
+
 def migrations(dialect: Dialect) -> tuple[Migration, ...]:
     """Return all migrations, oldest first."""
     return tuple(
@@ -92,14 +102,24 @@ def installed(dialect: Dialect) -> Plan[Installed]:
         (row,) = yield Statement(dialect["has_schema"], {"schema_name": dialect.schema})
         if not row["is_there"]:
             return Installed(version=0, objects=frozenset(), has_place=False)
-    names = sorted({thing.name for thing in expected(dialect)})
-    rows = yield Statement(dialect["existing_objects"], {"names": json.dumps(names)})
-    found = frozenset((str(row["kind"]), str(row["name"])) for row in rows)
+    found = yield from _existing(dialect, expected(dialect))
     version = 0
     if ("TABLE", "outbox_schema") in found:
         (row,) = yield Statement(dialect["schema_version"], {})
         version = row["version"] or 0
     return Installed(version=version, objects=found)
+
+
+def absent(dialect: Dialect, things: Sequence[SchemaObject]) -> Plan[list[SchemaObject]]:
+    """Return those of *things* that the database does not have."""
+    found = yield from _existing(dialect, things)
+    return [thing for thing in things if (thing.kind, thing.name) not in found]
+
+
+def _existing(dialect: Dialect, things: Sequence[SchemaObject]) -> Plan[frozenset[tuple[str, str]]]:
+    names = sorted({thing.name for thing in things})
+    rows = yield Statement(dialect["existing_objects"], {"names": json.dumps(names)})
+    return frozenset((str(row["kind"]), str(row["name"])) for row in rows)
 
 
 @cache

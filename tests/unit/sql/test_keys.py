@@ -119,7 +119,6 @@ def test_a_key_is_asked_for_once_per_subject_and_call() -> None:
     assert keys.asked == ["find_key anna", "find_key bert"]
 
 
-@pytest.mark.xfail(strict=True, reason="keys are made in the order of the events")
 def test_keys_are_made_in_one_order_so_that_two_writers_cannot_deadlock() -> None:
     keys = Keys()
 

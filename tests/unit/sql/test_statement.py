@@ -129,8 +129,6 @@ def test_every_query_of_every_dialect_is_rendered_without_a_rest(
 def test_dialects_ask_for_the_same_parameters() -> None:
     one, *others = (dialect_named(name) for name in sorted(dialect_names()))
     shared = set(one.queries).intersection(*(other.queries for other in others))
-    # A dialect that writes in bulk guards a document, another one record after record.
-    shared -= {"emit_guarded"}
 
     assert {"emit", "originals", "read_forward", "find_key"} <= shared
     for name in shared:

@@ -39,7 +39,7 @@ def connect(url: DatabaseUrl, schema: str | None, *, create: bool) -> Iterator[S
         )
     with closing(connection):
         with _translated(url.shown):
-            _configure(connection)
+            _configure(connection, keep_journal=not create)
         adapter = Lookup(schema=schema, refuse_autocommit=False).sync(connection)
         yield SqliteConnection(connection, adapter, url.shown)
 
@@ -102,8 +102,11 @@ def _uri(place: str, *, create: bool) -> str:
     return f"file:{quote(str(Path(place).absolute()))}?mode={'rwc' if create else 'rw'}"
 
 
-def _configure(connection: sqlite3.Connection) -> None:
+def _configure(connection: sqlite3.Connection, *, keep_journal: bool) -> None:
     connection.execute("PRAGMA synchronous = FULL")
+    if keep_journal:
+        # The journal's mode stays with the file, so whoever only looks must not change it.
+        return
     deadline = time.monotonic() + BUSY_SECONDS_MAX
     while True:
         try:

@@ -18,7 +18,7 @@ def dialect(schema: str | None) -> Dialect:
         transactional_ddl=True,
         write=_write,
         pattern=_regex,
-        prelude=(f"CREATE SCHEMA IF NOT EXISTS {schema};",) if schema else (),
+        prelude=(f'CREATE SCHEMA IF NOT EXISTS "{schema}";',) if schema else (),
     )
 
 

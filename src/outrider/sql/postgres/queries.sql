@@ -194,9 +194,108 @@ FROM json_to_recordset(CAST(CAST(:events AS text) AS json)) AS e (
     );
 
 -- name: emit_guarded
--- Write the events of a JSON array that conflict with none in the log; the ids of those written
--- come back. A key that is there already burns no position: that is looked up first, and
--- ON CONFLICT is for the race. An error would abort the caller's transaction.
+-- Write one event unless it conflicts with one in the log; its id comes back if it was written.
+-- A key that is there already burns no position: that is looked up first, and ON CONFLICT is for
+-- the race. An error would abort the caller's transaction.
+INSERT INTO /* schema */outbox_events (
+    event_id,
+    tenant_id,
+    namespace,
+    event_type,
+    schema_version,
+    entity_type,
+    entity_id,
+    entity_version,
+    ordering_key,
+    partition_key,
+    payload,
+    payload_bytes,
+    content_type,
+    headers,
+    metadata,
+    correlation_id,
+    causation_id,
+    request_id,
+    idempotency_key,
+    body_digest,
+    actor_type,
+    actor_id,
+    actor_name,
+    actor_metadata,
+    source,
+    action_id,
+    action_name,
+    action_params,
+    action_started_at,
+    action_completed_at,
+    data_subject,
+    keep_seconds,
+    occurred_at,
+    available_at
+)
+SELECT
+    CAST(:event_id AS uuid),
+    CAST(:tenant_id AS text),
+    CAST(:namespace AS text),
+    CAST(:event_type AS text),
+    CAST(:schema_version AS integer),
+    CAST(:entity_type AS text),
+    CAST(:entity_id AS text),
+    CAST(:entity_version AS bigint),
+    CAST(:ordering_key AS text),
+    CAST(:partition_key AS text),
+    CAST(CAST(:payload AS text) AS json),
+    CAST(:payload_bytes AS bytea),
+    CAST(:content_type AS text),
+    CAST(CAST(:headers AS text) AS json),
+    CAST(CAST(:metadata AS text) AS json),
+    CAST(:correlation_id AS text),
+    CAST(:causation_id AS uuid),
+    CAST(:request_id AS text),
+    CAST(:idempotency_key AS text),
+    CAST(:body_digest AS text),
+    CAST(:actor_type AS text),
+    CAST(:actor_id AS text),
+    CAST(:actor_name AS text),
+    CAST(CAST(:actor_metadata AS text) AS json),
+    CAST(:source AS text),
+    CAST(:action_id AS uuid),
+    CAST(:action_name AS text),
+    CAST(CAST(:action_params AS text) AS json),
+    CAST(:action_started_at AS timestamptz),
+    CAST(:action_completed_at AS timestamptz),
+    CAST(:data_subject AS text),
+    CAST(:keep_seconds AS bigint),
+    COALESCE(CAST(:occurred_at AS timestamptz), statement_timestamp()),
+    COALESCE(
+        CAST(:available_at AS timestamptz),
+        statement_timestamp() + CAST(:available_after_us AS bigint) * interval '1 microsecond'
+    )
+WHERE
+    NOT EXISTS (
+        SELECT 1 FROM /* schema */outbox_events AS o
+        WHERE o.event_id = CAST(:event_id AS uuid)
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM /* schema */outbox_events AS o
+        WHERE
+            o.tenant_id = CAST(:tenant_id AS text)
+            AND o.idempotency_key = CAST(:idempotency_key AS text)
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM /* schema */outbox_events AS o
+        WHERE
+            o.tenant_id = CAST(:tenant_id AS text)
+            AND o.entity_type = CAST(:entity_type AS text)
+            AND o.entity_id = CAST(:entity_id AS text)
+            AND o.entity_version = CAST(:entity_version AS bigint)
+    )
+ON CONFLICT DO NOTHING
+RETURNING event_id;
+
+-- name: emit_many_guarded
+-- Write the events of a JSON array that conflict with none in the log, in its order, whatever
+-- join the planner takes; the ids of those written come back.
 INSERT INTO /* schema */outbox_events (
     event_id,
     tenant_id,
@@ -271,43 +370,48 @@ SELECT
         e.available_at,
         statement_timestamp() + e.available_after_us * interval '1 microsecond'
     )
-FROM json_to_recordset(CAST(CAST(:events AS text) AS json)) AS e (
-        event_id uuid,
-        tenant_id text,
-        namespace text,
-        event_type text,
-        schema_version integer,
-        entity_type text,
-        entity_id text,
-        entity_version bigint,
-        ordering_key text,
-        partition_key text,
-        payload text,
-        payload_bytes text,
-        content_type text,
-        headers text,
-        metadata text,
-        correlation_id text,
-        causation_id uuid,
-        request_id text,
-        idempotency_key text,
-        body_digest text,
-        actor_type text,
-        actor_id text,
-        actor_name text,
-        actor_metadata text,
-        source text,
-        action_id uuid,
-        action_name text,
-        action_params text,
-        action_started_at timestamptz,
-        action_completed_at timestamptz,
-        data_subject text,
-        keep_seconds bigint,
-        occurred_at timestamptz,
-        available_at timestamptz,
-        available_after_us bigint
-    )
+FROM
+    json_array_elements(CAST(CAST(:events AS text) AS json))
+    WITH ORDINALITY AS d (event, ordinal)
+CROSS JOIN
+    LATERAL json_to_record(d.event)
+        AS e (
+            event_id uuid,
+            tenant_id text,
+            namespace text,
+            event_type text,
+            schema_version integer,
+            entity_type text,
+            entity_id text,
+            entity_version bigint,
+            ordering_key text,
+            partition_key text,
+            payload text,
+            payload_bytes text,
+            content_type text,
+            headers text,
+            metadata text,
+            correlation_id text,
+            causation_id uuid,
+            request_id text,
+            idempotency_key text,
+            body_digest text,
+            actor_type text,
+            actor_id text,
+            actor_name text,
+            actor_metadata text,
+            source text,
+            action_id uuid,
+            action_name text,
+            action_params text,
+            action_started_at timestamptz,
+            action_completed_at timestamptz,
+            data_subject text,
+            keep_seconds bigint,
+            occurred_at timestamptz,
+            available_at timestamptz,
+            available_after_us bigint
+        )
 WHERE
     NOT EXISTS (
         SELECT 1 FROM /* schema */outbox_events AS o
@@ -325,6 +429,7 @@ WHERE
             AND o.entity_id = e.entity_id
             AND o.entity_version = e.entity_version
     )
+ORDER BY d.ordinal
 ON CONFLICT DO NOTHING
 RETURNING event_id;
 
@@ -700,7 +805,7 @@ SELECT
         btrim(regexp_replace(pg_get_expr(d.adbin, d.adrelid), '\s+', ' ', 'g'))
         ~ (
             '^CASE WHEN \(pg_current_xact_id\(\) IS NOT NULL\)'
-            ' THEN nextval\(''(\w+\.)?outbox_events_position_seq''::regclass\)'
+            ' THEN nextval\(''("?\w+"?\.)?outbox_events_position_seq''::regclass\)'
             ' ELSE NULL::bigint END$'
         ),
         FALSE

@@ -53,7 +53,12 @@ CREATE TABLE /* schema */outbox_events (
     CHECK ((payload IS NULL) <> (payload_bytes IS NULL)),
     CONSTRAINT outbox_events_not_its_own_cause CHECK (causation_id <> event_id),
     CONSTRAINT outbox_events_action_whole
-    CHECK ((action_id IS NULL) = (action_name IS NULL))
+    CHECK (
+        (action_id IS NULL) = (action_name IS NULL)
+        AND (action_id IS NULL) = (action_params IS NULL)
+        AND (action_id IS NULL) = (action_started_at IS NULL)
+        AND (action_id IS NULL) = (action_completed_at IS NULL)
+    )
 );
 
 ALTER SEQUENCE /* schema */outbox_events_position_seq
@@ -795,7 +800,7 @@ BEGIN
         RETURN old;
     END IF;
     RAISE EXCEPTION 'outbox_events is append-only: % is refused', tg_op
-    USING HINT = 'Correct a fact with a new event; remove old events with "outrider prune".',
+    USING HINT = 'Correct a fact with a new event, caused by the one that was wrong.',
     ERRCODE = 'restrict_violation';
 END
 $$;

@@ -486,7 +486,7 @@ SELECT
     'synchronous ' || s.synchronous AS detail
 FROM pragma_database_list AS d
 CROSS JOIN pragma_synchronous AS s ON d.name = s.schema
-WHERE d.name = coalesce(nullif(rtrim('/* schema */', '.'), ''), 'main')
+WHERE d.name = coalesce(nullif(trim('/* schema */', '".'), ''), 'main')
 UNION ALL
 SELECT
     'wal_reset' AS code,
@@ -495,7 +495,7 @@ SELECT
 FROM pragma_database_list AS d
 CROSS JOIN pragma_journal_mode AS j ON d.name = j.schema
 CROSS JOIN library AS l
-WHERE d.name = coalesce(nullif(rtrim('/* schema */', '.'), ''), 'main');
+WHERE d.name = coalesce(nullif(trim('/* schema */', '".'), ''), 'main');
 
 -- name: check_tables
 -- What the tables, named in a JSON array, must not have lost; one row per check.
@@ -507,7 +507,7 @@ FROM json_each(:names) AS n
 INNER JOIN pragma_table_list AS t
     ON
         n.value = t.name
-        AND t.schema = coalesce(nullif(rtrim('/* schema */', '.'), ''), 'main')
+        AND t.schema = coalesce(nullif(trim('/* schema */', '".'), ''), 'main')
         AND t.strict = 0;
 
 -- name: inverted_causes

@@ -50,7 +50,12 @@ CREATE TABLE /* schema */outbox_events (
     CHECK ((payload IS NULL) <> (payload_bytes IS NULL)),
     CONSTRAINT outbox_events_not_its_own_cause CHECK (causation_id <> event_id),
     CONSTRAINT outbox_events_action_whole
-    CHECK ((action_id IS NULL) = (action_name IS NULL))
+    CHECK (
+        (action_id IS NULL) = (action_name IS NULL)
+        AND (action_id IS NULL) = (action_params IS NULL)
+        AND (action_id IS NULL) = (action_started_at IS NULL)
+        AND (action_id IS NULL) = (action_completed_at IS NULL)
+    )
 ) STRICT;
 
 CREATE UNIQUE INDEX /* schema */outbox_events_idempotency
