@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
 from outrider import grammar
@@ -45,6 +46,11 @@ class EventType:
     keep: timedelta | None = None
     sensitive: tuple[str, ...] = ()
     data_subject: Getter | None = None
+
+    @property
+    def says_more(self) -> bool:
+        """Say whether it has something to say of a record beside name, version and key."""
+        return self.keep is not None or self.data_subject is not None
 
 
 class EventTypes:
@@ -249,7 +255,7 @@ def _getter(
         return given
     if fields is not None and given not in fields:
         raise _no_such_field(name, option, given, fields)
-    return lambda event: getattr(event, given)
+    return attrgetter(given)
 
 
 def _no_such_field(name: str, option: str, field: str, fields: frozenset[str]) -> ConfigError:

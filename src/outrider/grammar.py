@@ -86,6 +86,8 @@ def content_type(value: str) -> str:
 def key(value: object, what: str) -> str:
     """Return *value* as text that every database stores and compares byte for byte."""
     text = value if type(value) is str else _plain(value, what)
+    if text.isascii() and 0 < len(text) <= KEY_BYTES_MAX and "\x00" not in text:
+        return text
     if not text:
         raise InvalidEventError(f"{what} is empty; leave it out or give it a value")
     return bounded(text, what)
@@ -93,8 +95,6 @@ def key(value: object, what: str) -> str:
 
 def bounded(text: str, what: str) -> str:
     """Return *text* if every database can store it and it fits the limit for keys."""
-    if text.isascii() and len(text) <= KEY_BYTES_MAX and "\x00" not in text:
-        return text
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:

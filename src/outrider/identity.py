@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from uuid import UUID
+from weakref import WeakSet
 
 _COUNTER_MAX = 0xFFF
 _RANDOM_MASK = (1 << 62) - 1
@@ -21,24 +22,22 @@ _RANDOM_MASK = (1 << 62) - 1
 class UuidV7:
     """A source of increasing UUIDv7; safe to share between threads."""
 
-    __slots__ = ("_counter", "_lock", "_milliseconds", "_pid", "_random")
+    __slots__ = ("__weakref__", "_counter", "_lock", "_milliseconds", "_random")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._milliseconds = 0
         self._counter = 0
-        self._pid = 0
         self._random: Iterator[int] = iter(())
+        _sources.add(self)
 
     def __call__(self) -> UUID:
         """Return the next id."""
         now = time.time_ns() // 1_000_000
         with self._lock:
-            random = next(self._random, None) if self._pid == os.getpid() else None
+            random = next(self._random, None)
             if random is None:
-                # Drawn in bulk, because a system call for each id costs as much as the rest. A
-                # forked child draws its own, or it would hand out its parent's ids.
-                self._pid = os.getpid()
+                # Drawn in bulk, because a system call for each id costs as much as the rest.
                 self._random = iter(memoryview(os.urandom(8 * 128)).cast("Q"))
                 random = next(self._random)
             if now > self._milliseconds:
@@ -48,11 +47,22 @@ class UuidV7:
             else:
                 self._milliseconds += 1
                 self._counter = 0
-            milliseconds, counter = self._milliseconds, self._counter
-        return UUID(
-            int=(milliseconds & 0xFFFFFFFFFFFF) << 80
-            | 0x7 << 76
-            | counter << 64
-            | 0b10 << 62
-            | random & _RANDOM_MASK
-        )
+            upper = (self._milliseconds & 0xFFFFFFFFFFFF) << 16 | 0x7000 | self._counter
+        return UUID(int=upper << 64 | 0b10 << 62 | random & _RANDOM_MASK)
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._random = iter(())
+
+
+# A forked child draws its own random bits, or it would hand out its parent's ids; and its lock
+# may be one that another thread of the parent held.
+_sources: WeakSet[UuidV7] = WeakSet()
+
+
+def _forget_all() -> None:
+    for source in _sources:
+        source._forget()  # noqa: SLF001 - of this module
+
+
+os.register_at_fork(after_in_child=_forget_all)

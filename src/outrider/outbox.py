@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast
 from uuid import UUID
@@ -125,15 +126,15 @@ class Outbox:
         An AsyncSession is written to with its next flush; everything else at once. The event is
         an object of an event class, or a name with its data.
         """
-        emissions = [self._emission(Draft(event, data, options))]
-        return self._write(tx, emissions)[0]
+        emission = self._recorder.emission(Draft(event, data, options), current_origin())
+        return self._write(tx, [emission])[0]
 
     async def aemit(
         self, tx: AsyncTx, event: object, data: object = None, /, **options: Unpack[EmitOptions]
     ) -> EventRef:
         """Write one event in the transaction that is open on an async *tx*."""
-        emissions = [self._emission(Draft(event, data, options))]
-        return (await self._awrite(tx, emissions))[0]
+        emission = self._recorder.emission(Draft(event, data, options), current_origin())
+        return (await self._awrite(tx, [emission]))[0]
 
     def emit_many(self, tx: Tx, events: Iterable[object]) -> list[EventRef]:
         """Write *events* in their order, a thousand per statement.
@@ -242,7 +243,7 @@ class Outbox:
             namespace=self._settings.namespace,
             new_id=self._new_id,
             payload_bytes_max=self._settings.payload_bytes_max,
-            trace=_optional("opentelemetry", "outrider.tracing", "trace_context"),
+            trace=_trace_context,
         )
 
     @cached_property
@@ -278,11 +279,23 @@ class Outbox:
                 unit.add(emission.record)
             return [emission.reference for emission in emissions]
         connection = lookup.sync(tx)
+        if len(emissions) == 1 and not emissions[0].needs_answer:
+            connection.execute(emit_plans.single(connection.dialect, emissions[0].record))
+            return [emissions[0].record.reference]
         return connection.run(emit_plans.emit(connection.dialect, emissions, self._sealer))
 
     async def _awrite(self, tx: AsyncTx, emissions: Sequence[Emission]) -> list[EventRef]:
         connection = await self._lookup.aio(tx)
         return await connection.run(emit_plans.emit(connection.dialect, emissions, self._sealer))
+
+
+def _trace_context() -> Mapping[str, str] | None:
+    # A process that has not imported the API traces nothing, and this is called for every event.
+    if "opentelemetry.context" not in sys.modules:
+        return None
+    capture = _optional("opentelemetry", "outrider.tracing", "trace_context")
+    context: Mapping[str, str] | None = capture() if capture else None
+    return context
 
 
 def _drafted(event: object) -> Draft:
@@ -293,6 +306,7 @@ def _drafted(event: object) -> Draft:
     return event if isinstance(event, Draft) else Draft(event)
 
 
+@cache
 def _optional(package: str, module: str, name: str) -> Any:
     """Return *name* of our *module* if the *package* it is an adapter of is installed."""
     try:

@@ -93,7 +93,13 @@ class Emission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def needs_answer(self) -> bool:
         """Say whether something has to be asked of the database to write it."""
-        return self.guarded or self.lock or bool(self.sensitive)
+        record = self.record
+        return (
+            record.body_digest is not None
+            or record.entity_version is not None
+            or self.lock
+            or bool(self.sensitive)
+        )
 
     @property
     def reference(self) -> EventRef:
@@ -123,7 +129,7 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     new_id: Callable[[], UUID]
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
-    trace: Callable[[], Mapping[str, str]] | None = None
+    trace: Callable[[], Mapping[str, str] | None] | None = None
 
     def emission(self, draft: Draft, origin: Origin) -> Emission:
         """Check *draft* and return what to write."""
@@ -134,11 +140,12 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
         entity_type, entity_id = _entity(options, declared, data, name, key)
         content_type, text, raw = self._payload(options, data, name)
         event_id = self.new_id()
-        version = _newest_version(declared, name)
+        version = declared.version if declared else _newest_version(name)
         partition_key = key
-        extras = _declared(declared, data) if declared else {}
+        # Most events have no options, no origin and no trace, and then nothing is looked at:
+        # what a call costs is felt here, between two commits.
+        extras = _declared(declared, data) if declared and declared.says_more else {}
         if options:
-            # Most events have none, and then none of this is looked at.
             extras |= said(options, declared, entity_type)
             event_id = extras.pop("event_id", event_id)
             version = extras.pop("schema_version", version)
@@ -146,8 +153,9 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
             origin = origin.with_options(options)
         if origin is not NOWHERE:
             extras |= _origin(origin, event_id)
-        if (metadata := self._metadata(options)) is not None:
-            extras["metadata"] = metadata
+        trace = self.trace() if self.trace else None
+        if options or trace:
+            extras["metadata"] = _metadata(options, trace)
         record = Record(
             event_id=event_id,
             tenant_id=origin.tenant,
@@ -167,8 +175,9 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
         sensitive = declared.sensitive if declared else ()
         if sensitive:
             _check_sensitive(sensitive, data, record)
-        if options:
-            record = _identified(record, options, sensitive=bool(sensitive))
+        if not options:
+            return Emission(record=record, sensitive=sensitive)
+        record = _identified(record, options, sensitive=bool(sensitive))
         return Emission(record=record, lock=_lock(options, record), sensitive=sensitive)
 
     def _payload(
@@ -194,15 +203,9 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True):
             )
         if not text:
             return content_type, None, body
-        _check_reserved(body, name)
+        if _SEALED_KEY in body:
+            raise _reserved(name)
         return content_type, body.decode(), None
-
-    def _metadata(self, options: EmitOptions) -> str | None:
-        given = options.get("metadata")
-        if given is not None and not isinstance(given, Mapping):
-            raise InvalidEventError(f"metadata is {shown(given)}; give a mapping")
-        metadata = {**(self.trace() if self.trace else {}), **(given or {})}
-        return small_json(metadata, "the metadata") if metadata else None
 
 
 def small_json(data: object, what: str) -> str:
@@ -211,6 +214,14 @@ def small_json(data: object, what: str) -> str:
     if len(text) > METADATA_BYTES_MAX:
         raise EventTooLargeError(what, len(text), METADATA_BYTES_MAX, "put data into the payload")
     return text.decode()
+
+
+def _metadata(options: EmitOptions, trace: Mapping[str, str] | None) -> str | None:
+    given = options.get("metadata")
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidEventError(f"metadata is {shown(given)}; give a mapping")
+    metadata = {**(trace or {}), **(given or {})}
+    return small_json(metadata, "the metadata") if metadata else None
 
 
 def _declaration(draft: Draft) -> tuple[EventType | None, object]:
@@ -230,9 +241,9 @@ def _declaration(draft: Draft) -> tuple[EventType | None, object]:
     return DECLARED.of(draft.event), draft.event
 
 
-def _newest_version(declared: EventType | None, name: str) -> int:
+def _newest_version(name: str) -> int:
     # Data given by name is in the newest shape too, or readers would upcast it once more.
-    known = declared or DECLARED.named(name)
+    known = DECLARED.named(name)
     return known.version if known else 1
 
 
@@ -242,7 +253,8 @@ def _body(data: object, content_type: str, name: str) -> tuple[bytes, bool]:
         if isinstance(data, bytes | bytearray | memoryview):
             # Text that somebody else wrote is checked, then kept byte for byte.
             body = bytes(data)
-            _check_reserved(payloads.dump(payloads.load(body)), name)
+            if _SEALED_KEY in payloads.dump(payloads.load(body)):
+                raise _reserved(name)
             return body, True
         return payloads.encode(data), True
     if isinstance(data, str):
@@ -260,12 +272,11 @@ def _body(data: object, content_type: str, name: str) -> tuple[bytes, bool]:
     )
 
 
-def _check_reserved(compact: bytes, name: str) -> None:
-    if _SEALED_KEY in compact:
-        raise InvalidEventError(
-            f"the payload of {name!r} has a field {payloads.SEALED!r}, which marks encrypted "
-            "values; give the field another name"
-        )
+def _reserved(name: str) -> InvalidEventError:
+    return InvalidEventError(
+        f"the payload of {name!r} has a field {payloads.SEALED!r}, which marks encrypted "
+        "values; give the field another name"
+    )
 
 
 def _check_sensitive(sensitive: Sequence[str], data: object, record: Record) -> None:

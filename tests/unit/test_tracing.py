@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +20,14 @@ from outrider.tracing import trace_context
 
 TRACER = TracerProvider().get_tracer("test")
 TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+@pytest.fixture(autouse=True)
+def _anew() -> Iterator[None]:
+    """Let each test find out for itself what is installed."""
+    outbox._optional.cache_clear()
+    yield
+    outbox._optional.cache_clear()
 
 
 def metadata(**options: Any) -> Any:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from outrider.errors import NotInTransactionError, UnsupportedConnectionError
 from outrider.records import Record
 from outrider.sql.dialect import Dialect
-from outrider.sql.plan import Plan
+from outrider.sql.plan import Plan, Rows, Step
 
 T = TypeVar("T")
 
@@ -38,6 +37,10 @@ class Connection(Protocol):
 
     def run(self, plan: Plan[T]) -> T:
         """Run *plan* within the transaction that is open on it."""
+        ...
+
+    def execute(self, step: Step) -> Rows:
+        """Execute one statement of a plan."""
         ...
 
 
@@ -79,44 +82,33 @@ UnitFactory: TypeAlias = Callable[[Any, "str | None", bool], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapters:
-    """The adapters of one class of connections, by the world it belongs to."""
+    """The adapters of one class of connections, by the world it belongs to.
 
-    sync: Factory | None = None
-    aio: Factory | None = None
-    unit: UnitFactory | None = None
+    Ours are written ``module:class`` and imported with the first connection of that class.
+    """
 
-
-def _lazy(module: str, name: str) -> Callable[..., Any]:
-    @cache
-    def adapter() -> Any:
-        return getattr(import_module(f"outrider.connections.{module}"), name)
-
-    def make(*arguments: Any) -> Any:
-        return adapter()(*arguments)
-
-    return make
+    sync: Factory | str | None = None
+    aio: Factory | str | None = None
+    unit: UnitFactory | str | None = None
 
 
-_SESSION = Adapters(sync=_lazy("sqlalchemy.sync", "SessionConnection"))
+_SESSION = Adapters(sync="sqlalchemy.sync:SessionConnection")
 _ASYNC_SESSION = Adapters(
-    aio=_lazy("sqlalchemy.aio", "AsyncSessionConnection"),
-    unit=_lazy("sqlalchemy.aio", "SessionUnitOfWork"),
+    aio="sqlalchemy.aio:AsyncSessionConnection", unit="sqlalchemy.aio:SessionUnitOfWork"
 )
-_ASYNCPG = Adapters(aio=_lazy("asyncpg", "AsyncpgConnection"))
+_ASYNCPG = Adapters(aio="asyncpg:AsyncpgConnection")
 
 KNOWN: Mapping[str, Adapters] = {
-    "sqlite3.Connection": Adapters(sync=_lazy("sqlite", "SqliteConnection")),
-    "psycopg.Connection": Adapters(sync=_lazy("psycopg", "PsycopgConnection")),
-    "psycopg.AsyncConnection": Adapters(aio=_lazy("psycopg", "AsyncPsycopgConnection")),
+    "sqlite3.Connection": Adapters(sync="sqlite:SqliteConnection"),
+    "psycopg.Connection": Adapters(sync="psycopg:PsycopgConnection"),
+    "psycopg.AsyncConnection": Adapters(aio="psycopg:AsyncPsycopgConnection"),
     "asyncpg.connection.Connection": _ASYNCPG,
     "asyncpg.pool.PoolConnectionProxy": _ASYNCPG,
-    "sqlalchemy.engine.base.Connection": Adapters(
-        sync=_lazy("sqlalchemy.sync", "SqlalchemyConnection")
-    ),
+    "sqlalchemy.engine.base.Connection": Adapters(sync="sqlalchemy.sync:SqlalchemyConnection"),
     "sqlalchemy.orm.session.Session": _SESSION,
     "sqlalchemy.orm.scoping.scoped_session": _SESSION,
     "sqlalchemy.ext.asyncio.engine.AsyncConnection": Adapters(
-        aio=_lazy("sqlalchemy.aio", "AsyncSqlalchemyConnection")
+        aio="sqlalchemy.aio:AsyncSqlalchemyConnection"
     ),
     "sqlalchemy.ext.asyncio.session.AsyncSession": _ASYNC_SESSION,
     "sqlalchemy.ext.asyncio.scoping.async_scoped_session": _ASYNC_SESSION,
@@ -130,11 +122,11 @@ class Lookup:
     schema: str | None = None
     known: Mapping[str, Adapters] = field(default_factory=lambda: KNOWN)
     refuse_autocommit: bool = True
-    _found: dict[type, Adapters] = field(default_factory=dict, init=False, repr=False)
+    _found: dict[type, _Found] = field(default_factory=dict, init=False, repr=False)
 
     def sync(self, tx: object) -> Connection:
         """Return the adapter of a connection that blocks."""
-        found = self._adapters(tx)
+        found = self._found.get(type(tx)) or self._find(tx)
         if found.sync is None:
             raise UnsupportedConnectionError(
                 f"{_path(type(tx))} is an async connection, and without an await nothing would "
@@ -147,7 +139,7 @@ class Lookup:
 
     async def aio(self, tx: object) -> AsyncConnection:
         """Return the adapter of a connection that is awaited."""
-        found = self._adapters(tx)
+        found = self._found.get(type(tx)) or self._find(tx)
         if found.aio is None:
             raise UnsupportedConnectionError(
                 f"{_path(type(tx))} is a connection that blocks, and cannot be awaited.\n"
@@ -160,17 +152,16 @@ class Lookup:
 
     def unit(self, tx: object) -> UnitOfWork | None:
         """Return the unit of work of *tx*, if it has one."""
-        found = self._adapters(tx)
+        found = self._found.get(type(tx)) or self._find(tx)
         if found.unit is None:
             return None
         unit: UnitOfWork = found.unit(tx, self.schema, self.refuse_autocommit)
         return unit
 
-    def _adapters(self, tx: object) -> Adapters:
-        if (known := self._found.get(type(tx))) is not None:
-            return known
+    def _find(self, tx: object) -> _Found:
         for cls in type(tx).__mro__:
-            if found := self.known.get(_path(cls)):
+            if known := self.known.get(_path(cls)):
+                found = _Found(_loaded(known.sync), _loaded(known.aio), _loaded(known.unit))
                 self._found[type(tx)] = found
                 return found
         raise UnsupportedConnectionError(
@@ -178,6 +169,22 @@ class Lookup:
             f"{', '.join(sorted(self.known))}.\n  fix: hand over one of these, register an adapter "
             "(outbox.register), or execute outbox.statements(...) yourself"
         )
+
+
+class _Found(NamedTuple):
+    """Adapters that were imported."""
+
+    sync: Callable[..., Any] | None
+    aio: Callable[..., Any] | None
+    unit: Callable[..., Any] | None
+
+
+def _loaded(adapter: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
+    if not isinstance(adapter, str):
+        return adapter
+    module, _, name = adapter.partition(":")
+    loaded: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), name)
+    return loaded
 
 
 def not_in_transaction(tx: object, remedy: str) -> NotInTransactionError:

@@ -25,12 +25,7 @@ class AsyncpgConnection:
 
     def __init__(self, tx: Tx, schema: str | None) -> None:
         self._tx = tx
-        self._schema = schema
-
-    @property
-    def dialect(self) -> Dialect:
-        """PostgreSQL's."""
-        return dialect_named("postgres", self._schema)
+        self.dialect: Dialect = dialect_named("postgres", schema)
 
     async def autocommits(self) -> bool:
         """Say whether no transaction is open; asyncpg commits each statement then."""

@@ -23,12 +23,7 @@ class PsycopgConnection:
 
     def __init__(self, tx: psycopg.Connection[Any], schema: str | None) -> None:
         self._tx = tx
-        self._schema = schema
-
-    @property
-    def dialect(self) -> Dialect:
-        """PostgreSQL's."""
-        return dialect_named("postgres", self._schema)
+        self.dialect: Dialect = dialect_named("postgres", schema)
 
     def autocommits(self) -> bool:
         """Say whether autocommit is on and no transaction is open."""
@@ -36,9 +31,10 @@ class PsycopgConnection:
 
     def run(self, plan: Plan[T]) -> T:
         """Run *plan* on cursors of our own."""
-        return run(plan, self._execute)
+        return run(plan, self.execute)
 
-    def _execute(self, step: Step) -> Rows:
+    def execute(self, step: Step) -> Rows:
+        """Execute *step* on a cursor of our own."""
         with psycopg.Cursor(self._tx, row_factory=dict_row) as cursor:
             if isinstance(step, Batch):
                 sql, rows = step.bind("format")
@@ -60,12 +56,7 @@ class AsyncPsycopgConnection:
 
     def __init__(self, tx: psycopg.AsyncConnection[Any], schema: str | None) -> None:
         self._tx = tx
-        self._schema = schema
-
-    @property
-    def dialect(self) -> Dialect:
-        """PostgreSQL's."""
-        return dialect_named("postgres", self._schema)
+        self.dialect: Dialect = dialect_named("postgres", schema)
 
     async def autocommits(self) -> bool:
         """Say whether autocommit is on and no transaction is open."""

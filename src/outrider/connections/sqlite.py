@@ -21,12 +21,7 @@ class SqliteConnection:
 
     def __init__(self, tx: sqlite3.Connection, schema: str | None) -> None:
         self._tx = tx
-        self._schema = schema
-
-    @property
-    def dialect(self) -> Dialect:
-        """SQLite's."""
-        return dialect_named("sqlite", self._schema)
+        self.dialect: Dialect = dialect_named("sqlite", schema)
 
     def autocommits(self) -> bool:
         """Say whether neither the driver nor the caller has opened a transaction."""
@@ -41,9 +36,10 @@ class SqliteConnection:
 
     def run(self, plan: Plan[T]) -> T:
         """Run *plan* on cursors of our own."""
-        return run(plan, self._execute)
+        return run(plan, self.execute)
 
-    def _execute(self, step: Step) -> Rows:
+    def execute(self, step: Step) -> Rows:
+        """Execute *step* on a cursor of our own."""
         cursor = self._tx.cursor()
         cursor.row_factory = None
         if isinstance(step, Batch):

@@ -38,6 +38,8 @@ class Dialect:
     """A migration that fails half-way leaves nothing behind."""
     write: Callable[[dict[str, Any]], dict[str, Any]]
     """Bring parameters into the form this database stores."""
+    row: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    """Bring the fields of a record into that form, in their order."""
     pattern: Callable[[str], str]
     """Bring a type pattern, in which ``*`` is any run, into the form its queries compare."""
     prelude: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ from outrider.records import Emission, Record
 from outrider.sql.dialect import Dialect
 from outrider.sql.keys import Sealer, sealed
 from outrider.sql.plan import Plan, Row, Rows, Step, run
-from outrider.sql.statement import Batch, Statement
+from outrider.sql.statement import Batch, Placed, Statement
 
 Params: TypeAlias = dict[str, Any]
 
@@ -48,9 +48,6 @@ def emit(
     dialect: Dialect, emissions: Sequence[Emission], sealer: Sealer | None = None
 ) -> Plan[list[EventRef]]:
     """Write *emissions* in their order; return a reference to each."""
-    if len(emissions) == 1 and not emissions[0].needs_answer:
-        yield Statement(dialect["emit"], params(dialect, emissions[0].record))
-        return [emissions[0].reference]
     if dialect.locks_keys:
         yield from _lock(dialect, emissions)
     records = yield from sealed(dialect, emissions, sealer)
@@ -59,6 +56,14 @@ def emit(
     for chunk in _chunks(records):
         yield from _emit_plain(dialect, chunk)
     return [record.reference for record in records]
+
+
+def single(dialect: Dialect, record: Record) -> Placed:
+    """Return the statement that writes one event which asks the database nothing.
+
+    It needs no plan, which for so little would cost more than the statement itself.
+    """
+    return Placed(dialect["emit"], dialect.row(msgspec.structs.astuple(record)))
 
 
 def script(dialect: Dialect, emissions: Sequence[Emission]) -> list[Statement]:
@@ -71,6 +76,7 @@ def script(dialect: Dialect, emissions: Sequence[Emission]) -> list[Statement]:
         elif step.query.name == "originals":
             return ()
         else:
+            assert isinstance(step, Statement)
             statements.append(step)
         # Nobody has executed anything, so all is taken as new and as written.
         return [{"event_id": emission.record.event_id} for emission in emissions]

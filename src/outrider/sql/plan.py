@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from outrider.sql.statement import Batch, Statement
+from outrider.sql.statement import Batch, Placed, Statement
 
 T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = Sequence[Row]
-Step: TypeAlias = Statement | Batch
+Step: TypeAlias = Statement | Placed | Batch
 Plan: TypeAlias = Generator[Step, Rows, T]
 
 

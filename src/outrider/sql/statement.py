@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 ParamStyle: TypeAlias = Literal["named", "qmark", "format", "pyformat", "numeric_dollar"]
 Params: TypeAlias = Mapping[str, Any]
@@ -23,8 +24,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """A named query, its parameters written ``:name``."""
 
     name: str
@@ -36,13 +36,17 @@ class Query:
         return sql, order
 
     @property
+    def order(self) -> tuple[str, ...]:
+        """The names of the parameters in the order in which they stand."""
+        return self.render("qmark")[1]
+
+    @property
     def parameters(self) -> frozenset[str]:
         """The names of the parameters."""
         return frozenset(self.render("qmark")[1])
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True, gc=False):
     """One execution of a query."""
 
     query: Query
@@ -54,8 +58,27 @@ class Statement:
         return sql, pick(self.params)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """One execution of a query that names each parameter once, its values in that order.
+
+    It is what a hot path builds: nobody has to look a value up by its name.
+    """
+
+    query: Query
+    values: tuple[Any, ...]
+
+    def bind(self, style: ParamStyle) -> tuple[str, Bound]:
+        """Return what a driver of *style* executes."""
+        sql, order, _ = _render(self.query.text, style)
+        return sql, self.values if order else self.params
+
+    @property
+    def params(self) -> Params:
+        """The parameters by name."""
+        return dict(zip(self.query.order, self.values, strict=True))
+
+
+class Batch(msgspec.Struct, frozen=True, gc=False):
     """One query executed for many rows of parameters; it returns no rows."""
 
     query: Query

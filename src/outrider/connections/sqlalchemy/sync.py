@@ -62,9 +62,10 @@ class SqlalchemyConnection:
 
     def run(self, plan: Plan[T]) -> T:
         """Run *plan* by ``exec_driver_sql``."""
-        return run(plan, self._execute)
+        return run(plan, self.execute)
 
-    def _execute(self, step: Step) -> Rows:
+    def execute(self, step: Step) -> Rows:
+        """Execute *step* as the driver takes it, without compiling anything."""
         style: Any = self._tx.dialect.paramstyle
         sql, bound = step.bind(style)
         result = self._tx.exec_driver_sql(sql, bound)

@@ -17,6 +17,7 @@ def dialect(schema: str | None) -> Dialect:
         locks_keys=True,
         transactional_ddl=True,
         write=_write,
+        row=tuple,
         pattern=_regex,
         prelude=(f'CREATE SCHEMA IF NOT EXISTS "{schema}";',) if schema else (),
     )
