@@ -50,6 +50,10 @@ class WatchedConnection(sqlite3.Connection):
     def cursor(self, factory: Any = WatchedCursor) -> Any:
         return super().cursor(factory)
 
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        self.sent.append(sql)
+        return super().execute(sql, parameters)
+
 
 @asynccontextmanager
 async def sqlite3_connection(url: str, /, *, autocommit: bool = False) -> AsyncIterator[Caller]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from outrider.sql.dialect import Dialect
 from outrider.sql.dialects import dialect_named
 from outrider.sql.plan import Plan, Rows, Step, run
-from outrider.sql.statement import Batch
+from outrider.sql.statement import Batch, Placed
 
 T = TypeVar("T")
 
@@ -40,6 +40,10 @@ class SqliteConnection:
 
     def execute(self, step: Step) -> Rows:
         """Execute *step* on a cursor of our own."""
+        if isinstance(step, Placed):
+            # It returns no rows, so no factory has anything to shape.
+            self._tx.execute(*step.bind("qmark"))
+            return ()
         cursor = self._tx.cursor()
         cursor.row_factory = None
         if isinstance(step, Batch):
