@@ -12,10 +12,11 @@ import importlib.util
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
+
+import msgspec
 
 from outrider import grammar
 from outrider.durations import Duration, duration
@@ -33,8 +34,7 @@ class EventNameWarning(UserWarning):
     """An event name that does not read as something that has happened."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventType:
+class EventType(msgspec.Struct, frozen=True, kw_only=True):
     """The declaration of one event class."""
 
     name: str

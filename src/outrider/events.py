@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar
 from uuid import UUID
@@ -20,8 +19,7 @@ E = TypeVar("E")
 Json: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Actor:
+class Actor(msgspec.Struct, frozen=True, kw_only=True):
     """Who caused an event: a person, an agent or a system."""
 
     type: str
@@ -32,7 +30,8 @@ class Actor:
     def __post_init__(self) -> None:
         for name in ("type", "id") if self.name is None else ("type", "id", "name"):
             # Drivers want text, and an id is often given as the integer that it is.
-            object.__setattr__(self, name, grammar.key(getattr(self, name), f"actor {name}"))
+            text = grammar.key(getattr(self, name), f"actor {name}")
+            msgspec.structs.force_setattr(self, name, text)
 
     @classmethod
     def parse(cls, text: str) -> Actor:
@@ -57,8 +56,7 @@ class EventRef(msgspec.Struct, frozen=True, kw_only=True):
     """True when the idempotency key was used before; ``id`` is then the original's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionRef:
+class ActionRef(msgspec.Struct, frozen=True, kw_only=True):
     """The business action an event belongs to."""
 
     id: UUID
@@ -68,8 +66,7 @@ class ActionRef:
     completed_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event(Generic[E]):
+class Event(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     """An event as it stands in the log, its payload decoded to the newest version."""
 
     position: int
@@ -150,8 +147,7 @@ class Draft(msgspec.Struct, frozen=True):
     options: EmitOptions = msgspec.field(default_factory=EmitOptions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Where events come from: who, why and on whose behalf."""
 
     correlation_id: str | None = None
@@ -175,7 +171,7 @@ class Origin:
             changes["tenant"] = grammar.key(tenant, "tenant")
         if (actor := options.get("actor")) is not None:
             changes["actor"] = _acting(actor)
-        return replace(self, **changes) if changes else self
+        return msgspec.structs.replace(self, **changes) if changes else self
 
 
 def _caused_by(cause: Cause, origin: Origin) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from outrider import grammar
 from outrider.durations import duration
@@ -36,8 +37,7 @@ _PATTERN = re.compile(r"[A-Za-z0-9_.*]{1,200}")
 _DATE = re.compile(r"[0-9]{4}-")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """What an event must be to be selected; None selects any.
 
     ``str()`` writes it as ``parse`` reads it.
@@ -73,8 +73,7 @@ class Filter:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Qualifier:
+class Qualifier(msgspec.Struct, frozen=True, kw_only=True):
     """One qualifier, as its reference page tells it."""
 
     read: Callable[[str, datetime], Mapping[str, Any]]

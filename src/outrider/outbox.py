@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast
 from uuid import UUID
 
-from outrider import config, grammar
+from outrider import grammar
 from outrider.actions import Action
 from outrider.connections import KNOWN, Adapters, Factory, Lookup
 from outrider.errors import (
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     import sqlalchemy
     from sqlalchemy import orm
     from sqlalchemy.ext import asyncio as sqlalchemy_asyncio
+
+    from outrider.config import Settings
 
     AsyncSessions: TypeAlias = (
         sqlalchemy_asyncio.AsyncSession | sqlalchemy_asyncio.async_scoped_session[Any]
@@ -223,8 +225,10 @@ class Outbox:
         return f"Outbox(namespace={self._settings.namespace!r}, schema={self._settings.schema!r})"
 
     @cached_property
-    def _settings(self) -> config.Settings:
-        return config.load(self._given)
+    def _settings(self) -> Settings:
+        # Looked for when it is first needed: reading files has no place in an import.
+        settings: Settings = import_module("outrider.config").load(self._given)
+        return settings
 
     @cached_property
     def _lookup(self) -> Lookup:

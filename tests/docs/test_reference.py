@@ -76,7 +76,7 @@ def test_the_events_page_has_every_option_and_every_field() -> None:
     shown = set(re.findall(r"^\| `(\w+)` \|", options, re.MULTILINE))
 
     assert shown == set(events.EmitOptions.__annotations__)
-    for name in events.Event.__dataclass_fields__:
+    for name in events.Event.__struct_fields__:
         assert f"`{name}`" in fields
 
 

@@ -15,9 +15,10 @@ from alembic.script import ScriptDirectory
 from outrider.connections import owned
 from outrider.errors import ConfigError, SchemaMismatchError
 from outrider.sql import migrate, schema
-from outrider.sql.dialect import Dialect, migration_files
+from outrider.sql.dialect import Dialect
 from outrider.sql.dialects import dialect_named
 from outrider.sql.plan import Plan
+from outrider.sql.schema import migration_files
 from outrider.sql.verify import require, verify
 from tests.fixtures.structure import opened, structure, versions
 

@@ -11,8 +11,9 @@ import pytest
 
 from outrider.errors import ConfigError
 from outrider.sql import migrate, schema
-from outrider.sql.dialect import Dialect, migration_files
+from outrider.sql.dialect import Dialect
 from outrider.sql.dialects import dialect_named, dialect_names
+from outrider.sql.schema import migration_files
 from outrider.sql.verify import CHECKS
 
 DIALECTS = sorted(dialect_names())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import re
 import warnings
@@ -406,4 +405,3 @@ def test_what_is_declared_is_listed_by_name() -> None:
     declare("teapot.filled")(AsDataclass)
 
     assert declared_types()["teapot.filled"].cls is AsDataclass
-    assert dataclasses.is_dataclass(declared_types()["teapot.filled"])

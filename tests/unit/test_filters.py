@@ -216,6 +216,6 @@ def test_no_input_is_answered_with_anything_but_a_filter_or_a_refusal(text: str)
 def test_every_field_can_be_said_and_every_example_is_accepted() -> None:
     said = {qualifier.field for qualifier in QUALIFIERS.values()} - {""}
 
-    assert said == set(Filter.__dataclass_fields__)
+    assert said == set(Filter.__struct_fields__)
     for qualifier in QUALIFIERS.values():
         assert parse(qualifier.example) != Filter()

@@ -6,11 +6,11 @@ cannot do is a capability here; the plan that cares branches on it, in one place
 
 from __future__ import annotations
 
+import pkgutil
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from outrider import grammar
@@ -20,7 +20,6 @@ _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _END = re.compile(r";[ \t]*\n(?:[ \t]*\n)+")
 _COMMENT = re.compile(r"^\s*--[^\n]*\n?", re.MULTILINE)
 _MARKER = "/* schema */"
-_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +67,6 @@ def load_queries(dialect: str, schema: str | None) -> dict[str, Query]:
     return parse(_file(dialect, "queries.sql"), schema)
 
 
-def migration_files(dialect: str) -> Sequence[str]:
-    """Return the names of the dialect's migrations, oldest first."""
-    return sorted(path.name for path in (_FOLDER / dialect / "migrations").glob("*.sql"))
-
-
 @cache
 def _script(dialect: str, name: str, schema: str | None) -> tuple[str, ...]:
     # Statements end with ';' and a blank line, so that bodies of triggers and functions need
@@ -82,7 +76,9 @@ def _script(dialect: str, name: str, schema: str | None) -> tuple[str, ...]:
 
 
 def _file(dialect: str, name: str) -> str:
-    return (_FOLDER / dialect / name).read_text(encoding="utf-8")
+    text = pkgutil.get_data("outrider.sql", f"{dialect}/{name}")
+    assert text is not None
+    return text.decode()
 
 
 def _placed(text: str, schema: str | None) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 from uuid import UUID
+
+from msgspec import structs
 
 from outrider.filters import Filter
 from outrider.sql.dialect import Dialect
@@ -39,7 +40,7 @@ def _page(dialect: Dialect, query: str, where: Filter, bounds: dict[str, int]) -
 
 
 def _conditions(dialect: Dialect, where: Filter) -> dict[str, Any]:
-    conditions = asdict(where)
+    conditions = structs.asdict(where)
     pattern = conditions.pop("type")
     tenant = conditions.pop("tenant")
     if tenant is None and (where.entity_id or where.correlation_id or where.idempotency_key):

@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 
-from outrider.sql.dialect import Dialect, migration_files
+from outrider.sql.dialect import Dialect
 from outrider.sql.plan import Plan
 from outrider.sql.statement import Query, Statement
 
@@ -89,6 +90,12 @@ def migrations(dialect: Dialect) -> tuple[Migration, ...]:
 def statements(dialect: Dialect, file: str) -> tuple[Statement, ...]:
     """Return the statements of one of the dialect's SQL files."""
     return tuple(Statement(Query(file, text), {}) for text in dialect.script(file))
+
+
+def migration_files(dialect: str) -> Sequence[str]:
+    """Return the names of the dialect's migrations, oldest first."""
+    folder = resources.files("outrider.sql") / dialect / "migrations"
+    return sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
 
 
 def newest(dialect: Dialect) -> int:
