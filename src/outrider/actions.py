@@ -88,9 +88,10 @@ class Action:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        emissions = self._completed()
-        if kind is None:
-            self.events = self._write(emissions)
+        if kind is not None:
+            self._started_at = None
+            return
+        self.events = self._write(self._completed())
 
     async def __aenter__(self) -> Self:
         return self._start()
@@ -101,9 +102,10 @@ class Action:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        emissions = self._completed()
-        if kind is None:
-            self.events = await self._write_async(emissions)
+        if kind is not None:
+            self._started_at = None
+            return
+        self.events = await self._write_async(self._completed())
 
     def _start(self) -> Self:
         if self._is_used:

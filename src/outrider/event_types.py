@@ -11,7 +11,7 @@ import dataclasses
 import importlib.util
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
@@ -308,8 +308,3 @@ def _warn_unless_past(name: str) -> None:
 
 def _path(thing: Any) -> str:
     return f"{thing.__module__}.{thing.__qualname__}"
-
-
-def declared_types() -> Mapping[str, EventType]:
-    """Return what this process has declared, by name."""
-    return {declared.name: declared for declared in DECLARED}

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_args
 from uuid import UUID
 
 from outrider import grammar
@@ -29,6 +29,7 @@ from outrider.events import (
     OriginOptions,
     current_origin,
     originating,
+    plain_uuid,
 )
 from outrider.filters import Filter
 from outrider.filters import parse as parse_filter
@@ -116,7 +117,7 @@ class Outbox:
         }
         if namespace is not None:
             grammar.namespace(namespace)
-        self._new_id = new_id or UuidV7()
+        self._new_id = UuidV7() if new_id is None else partial(_id_from, new_id)
         self._refuse_autocommit = on_autocommit == "refuse"
         self._adapters: dict[str, Adapters] = {}
 
@@ -154,9 +155,14 @@ class Outbox:
     ) -> list[tuple[str, Bound]]:
         """Return the statements that write *events*, for a driver that Outrider does not know.
 
-        Execute them in your own transaction, in their order. A guarded event (one with an
-        idempotency key) is left out silently where it conflicts: look at the row count.
+        Execute them in your own transaction, in their order. A guarded event (with an idempotency
+        key, an id of its own or an entity version) is left out where it conflicts: only the ids
+        that come back were written.
         """
+        if paramstyle not in get_args(ParamStyle):
+            raise ConfigError(
+                f"paramstyle is {shown(paramstyle)}; it is one of {', '.join(get_args(ParamStyle))}"
+            )
         emissions = self._emissions(events)
         if any(emission.sensitive for emission in emissions):
             raise UnsupportedConnectionError(
@@ -187,7 +193,7 @@ class Outbox:
 
     def read(
         self,
-        tx: Tx,
+        tx: SyncTx,
         where: Where = "",
         /,
         *,
@@ -210,7 +216,10 @@ class Outbox:
         after: int = 0,
         limit: int = 100,
     ) -> list[Event[Any]]:
-        """Return the events after a position that *where* selects, oldest first."""
+        """Return the events after a position that *where* selects, oldest first.
+
+        An AsyncSession is not flushed for it: what it took without an await is there afterwards.
+        """
         connection = await self._reading.aio(tx)
         return await connection.run(self._page(connection.dialect, where, after, limit))
 
@@ -219,7 +228,8 @@ class Outbox:
     ) -> None:
         """Accept connections of *cls* by an adapter of your own: ``factory(tx, schema)``."""
         self._adapters[f"{cls.__module__}.{cls.__qualname__}"] = Adapters(sync=sync, aio=aio)
-        self.__dict__.pop("_lookup", None)
+        for lookup in ("_lookup", "_reading"):
+            self.__dict__.pop(lookup, None)
 
     def __repr__(self) -> str:
         return f"Outbox(namespace={self._settings.namespace!r}, schema={self._settings.schema!r})"
@@ -237,7 +247,7 @@ class Outbox:
             schema=self._settings.schema, known=known, refuse_autocommit=self._refuse_autocommit
         )
 
-    @property
+    @cached_property
     def _reading(self) -> Lookup:
         return replace(self._lookup, refuse_autocommit=False)
 
@@ -291,6 +301,13 @@ class Outbox:
     async def _awrite(self, tx: AsyncTx, emissions: Sequence[Emission]) -> list[EventRef]:
         connection = await self._lookup.aio(tx)
         return await connection.run(emit_plans.emit(connection.dialect, emissions, self._sealer))
+
+
+def _id_from(new_id: Callable[[], UUID]) -> UUID:
+    made = new_id()
+    if not isinstance(made, UUID):
+        raise ConfigError(f"new_id= returned {shown(made)}; it returns UUIDs, which sort by time")
+    return plain_uuid(made)
 
 
 def _trace_context() -> Mapping[str, str] | None:

@@ -66,7 +66,7 @@ def _built(data: object) -> Any:
 
 
 def dump(plain_data: Any) -> bytes:
-    """Write data that ``plain`` has returned."""
+    """Write plain data that was checked."""
     return _dumps(plain_data).encode()
 
 

@@ -33,7 +33,7 @@ Seal: TypeAlias = Callable[[bytes, str], str]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """One row of the log, as an INSERT sees it: its fields are the statement's parameters."""
+    """One row of the log, as an INSERT sees it: its fields are `emit`'s parameters, in order."""
 
     event_id: UUID
     tenant_id: str
@@ -366,7 +366,7 @@ def _identified(record: Record, options: EmitOptions, *, sensitive: bool) -> Rec
 
 
 def _derived_key(record: Record, digest: str) -> str:
-    """Return ``entity_type:entity_id:event_type:hash(payload)``, the form the Canon recommends."""
+    """Return ``entity_type:entity_id:event_type:hash(payload)``."""
     subject = f"{record.entity_type or ''}:{record.entity_id or ''}:{record.event_type}"
     if len(subject.encode()) + 1 + len(digest) > grammar.KEY_BYTES_MAX:
         subject = hashlib.blake2b(subject.encode(), digest_size=16).hexdigest()

@@ -96,6 +96,23 @@ async def test_psycopg_async_in_a_pipeline_takes_events(migrated_postgres_url: s
         assert len(await outbox.aread(connection)) == 2
 
 
+def test_psycopg_in_autocommit_and_in_a_pipeline_is_refused_without_a_transaction(
+    migrated_postgres_url: str,
+) -> None:
+    with (
+        psycopg.connect(migrated_postgres_url, autocommit=True) as connection,
+        connection.pipeline(),
+    ):
+        connection.execute("SELECT 1")
+        with pytest.raises(NotInTransactionError):
+            outbox.emit(connection, "teapot.filled", {})
+        with connection.transaction():
+            outbox.emit(connection, "teapot.filled", {})
+
+    with psycopg.connect(migrated_postgres_url) as reader:
+        assert len(outbox.read(reader)) == 1
+
+
 def test_sqlalchemy_in_autocommit_only_for_this_connection_is_refused(engine: Engine) -> None:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         with pytest.raises(NotInTransactionError):

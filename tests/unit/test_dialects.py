@@ -10,6 +10,7 @@ from itertools import combinations
 import pytest
 
 from outrider.errors import ConfigError
+from outrider.records import Record
 from outrider.sql import migrate, schema
 from outrider.sql.dialect import Dialect
 from outrider.sql.dialects import dialect_named, dialect_names
@@ -73,6 +74,10 @@ def test_dialects_ask_for_the_same_parameters(one: str, other: str) -> None:
     }
 
     assert not different
+
+
+def test_a_record_has_the_parameters_of_emit_in_their_order(dialect: Dialect) -> None:
+    assert dialect["emit"].order == Record.__struct_fields__
 
 
 def test_one_event_is_its_columns_and_many_are_one_document(dialect: Dialect) -> None:

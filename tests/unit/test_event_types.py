@@ -30,7 +30,6 @@ from outrider.event_types import (
     VERSION_MAX,
     EventType,
     EventTypes,
-    declared_types,
     field_names,
 )
 
@@ -190,8 +189,8 @@ def test_two_classes_cannot_have_one_name() -> None:
 def test_a_class_name_is_a_name_but_no_name_is_derived_from_the_class() -> None:
     declare("TeapotFilled")(AsDataclass)
 
-    assert "TeapotFilled" in declared_types()
-    assert "AsDataclass" not in declared_types()
+    assert DECLARED.named("TeapotFilled") is not None
+    assert DECLARED.named("AsDataclass") is None
 
 
 def reloaded() -> type:
@@ -404,4 +403,4 @@ def test_classes_may_be_declared_while_another_thread_looks_one_up() -> None:
 def test_what_is_declared_is_listed_by_name() -> None:
     declare("teapot.filled")(AsDataclass)
 
-    assert declared_types()["teapot.filled"].cls is AsDataclass
+    assert [found.cls for found in DECLARED if found.name == "teapot.filled"] == [AsDataclass]

@@ -267,6 +267,46 @@ def test_ids_can_come_from_elsewhere(wire: Any) -> None:
     assert fixed.emit(wire, "teapot.filled").id == UUID(int=5)
 
 
+class OtherUUID(UUID):
+    """What generators of other packages return."""
+
+
+def test_ids_of_another_class_are_written_like_ours(db: sqlite3.Connection) -> None:
+    made = iter(OtherUUID(int=n) for n in range(5, 8))
+    outbox = Outbox(namespace="shop", new_id=lambda: next(made))
+
+    one = outbox.emit(db, "teapot.filled")
+    many = outbox.emit_many(db, [Draft("teapot.filled"), Draft("teapot.filled")])
+
+    assert [found.id for found in outbox.read(db)] == [one.id, *(ref.id for ref in many)]
+    assert type(one.id) is UUID
+
+
+def test_an_id_that_is_none_is_refused_where_it_was_made(wire: Any) -> None:
+    outbox = Outbox(namespace="shop", new_id=lambda: 5)  # type: ignore[arg-type,return-value]
+    outbox.register(Wire, sync=lambda tx, _schema: tx)
+
+    with pytest.raises(ConfigError, match="new_id= returned 5"):
+        outbox.emit(wire, "teapot.filled")
+
+
+def test_an_unknown_paramstyle_is_refused_with_the_known_ones(outbox: Outbox) -> None:
+    style: Any = "numeric"
+
+    with pytest.raises(ConfigError, match="one of named, qmark, format, pyformat, numeric_dollar"):
+        outbox.statements("sqlite", style, [Draft("teapot.filled")])
+
+
+def test_an_action_that_fails_lets_the_applications_own_error_through(wire: Any) -> None:
+    outbox = Outbox(namespace="shop", new_id=lambda: UUID(int=1 // 0))
+    outbox.register(Wire, sync=lambda tx, _schema: tx)
+
+    with pytest.raises(KeyError, match="ours"), outbox.action(wire, "fill"):
+        raise KeyError("ours")
+
+    assert wire.rows == []
+
+
 def test_a_sensitive_event_needs_a_connection_that_can_read_keys(outbox: Outbox) -> None:
     event("teapot.filled", sensitive=["pot"], data_subject=lambda _e: "anna")(Filled)
 

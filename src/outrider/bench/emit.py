@@ -2,7 +2,7 @@
 
 The bare INSERT is the statement that emit itself executes, with parameters prepared before the
 clock starts, on the same connection into the same table, each in a transaction of its own. So
-the ratio is what Outrider adds: checks, encoding and the plan.
+the ratio is what Outrider adds: checks, encoding and the way to the driver.
 """
 
 from __future__ import annotations

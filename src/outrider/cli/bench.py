@@ -60,8 +60,8 @@ def emit(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Compare emit with a bare INSERT of the same row by the same driver.
 
-    Both write into the same table on the same connection, turn by turn, and every commit
-    reaches the disk. The events stay in the database given by --url.
+    Both write into the same table on the same connection, turn by turn. A throwaway database syncs
+    every commit to disk; the events stay in one given by --url.
     """
     if url is not None:
         invocation.hide(url)

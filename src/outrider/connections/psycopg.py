@@ -27,6 +27,9 @@ class PsycopgConnection:
 
     def autocommits(self) -> bool:
         """Say whether autocommit is on and no transaction is open."""
+        if self._tx.autocommit and _in_pipeline(self._tx):
+            with self._tx.pipeline():  # whose end waits until the status is known
+                pass
         return _autocommits(self._tx)
 
     def run(self, plan: Plan[T]) -> T:
@@ -60,6 +63,9 @@ class AsyncPsycopgConnection:
 
     async def autocommits(self) -> bool:
         """Say whether autocommit is on and no transaction is open."""
+        if self._tx.autocommit and _in_pipeline(self._tx):
+            async with self._tx.pipeline():
+                pass
         return _autocommits(self._tx)
 
     async def run(self, plan: Plan[T]) -> T:
@@ -80,8 +86,12 @@ class AsyncPsycopgConnection:
             return await cursor.fetchall() if cursor.description else ()
 
 
+# Anything else, like a command under way in a pipeline, does not say that there is a transaction.
+_OPEN = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
+
+
 def _autocommits(tx: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    return tx.autocommit and tx.info.transaction_status == TransactionStatus.IDLE
+    return tx.autocommit and tx.info.transaction_status not in _OPEN
 
 
 def _in_pipeline(tx: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

@@ -63,7 +63,14 @@ def data_of(row: Row, keys: Mapping[Subject, bytes], sealer: Sealer | None) -> A
     for field, value in sealed.items():
         text = sealer.open(key, context_of(_uuid(row["event_id"]), field), value)
         plain[field] = payloads.load(text)
-    return typed(row, plain)
+    try:
+        return typed(row, plain)
+    except EncodingError:
+        # The reason may quote a value, and this one was encrypted.
+        raise EncodingError(
+            f"event {row['event_id']} does not fit its class, and the reason is not shown because "
+            "it may hold personal data; declare an @upcast, or emit a new version"
+        ) from None
 
 
 def event_of(row: Row, data: Any) -> Event[Any]:

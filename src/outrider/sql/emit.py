@@ -145,12 +145,15 @@ def _repeated(records: Iterable[Record]) -> dict[int, EventRef]:
     repeated: dict[int, EventRef] = {}
     first: dict[tuple[object, ...], Record] = {}
     for n, record in enumerate(records):
-        for reason, place in _places(record):
-            earlier = first.setdefault(place, record)
-            if earlier is not record and (found := _verdict(record, reason, _row(earlier))):
-                repeated[n] = found
-            elif earlier is not record and n not in repeated:
-                raise _stale(record)
+        places = list(_places(record))
+        taken = [(reason, first[place]) for reason, place in places if place in first]
+        found = [_verdict(record, reason, _row(earlier)) for reason, earlier in taken]
+        if repeats := [verdict for verdict in found if verdict]:
+            repeated[n] = repeats[0]
+        elif taken:
+            raise _stale(record)
+        else:
+            first |= dict.fromkeys((place for _, place in places), record)
     return repeated
 
 
@@ -234,7 +237,8 @@ def _chunks(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
     """Cut *records* so that a statement stays bounded in events and in bytes."""
     start = size_bytes = 0
     for end, record in enumerate(records):
-        own_bytes = len(record.payload or record.payload_bytes or "")
+        # In bytes at most: a character of JSON text is up to four of them.
+        own_bytes = 4 * len(record.payload or "") + 2 * len(record.payload_bytes or b"")
         if end > start and (end - start == CHUNK_EVENTS or size_bytes + own_bytes > CHUNK_BYTES):
             yield records[start:end]
             start, size_bytes = end, 0

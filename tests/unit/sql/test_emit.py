@@ -238,6 +238,20 @@ def test_many_guarded_events_are_looked_up_before_any_is_written(dialect: Any) -
 
 
 @both
+def test_an_event_that_is_not_written_takes_no_place_from_others(dialect: Any) -> None:
+    def versioned(version: int, **options: Any) -> Emission:
+        return emission({}, entity=("pot", 1), entity_version=version, **options)
+
+    first, repeated = versioned(1, idempotency_key="k"), versioned(2, idempotency_key="k")
+    other = versioned(2)
+
+    refs = run(emit(dialect, [first, repeated, other]), Recording())
+
+    assert [ref.id for ref in refs] == [first.record.event_id] * 2 + [other.record.event_id]
+    assert [ref.duplicate for ref in refs] == [False, True, False]
+
+
+@both
 def test_one_refusal_among_many_writes_none_of_them(dialect: Any) -> None:
     many = [emission({"pot": n}, idempotency_key=f"k{n}") for n in range(3)]
     recording = Recording(originals=[[original(many[1], "key", body_digest="other")]])

@@ -42,7 +42,7 @@ def _row(values: tuple[Any, ...]) -> tuple[Any, ...]:
     row = list(values)
     for number in _CONVERTED:
         if (value := row[number]) is not None:
-            row[number] = str(value) if type(value) is UUID else _microseconds(value)
+            row[number] = _microseconds(value) if isinstance(value, datetime) else str(value)
     return tuple(row)
 
 
