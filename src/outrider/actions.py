@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self, TypeAlias, Unpack
@@ -27,8 +26,7 @@ AsyncWrite: TypeAlias = Callable[[Sequence[Emission]], Awaitable[list[EventRef]]
 _new_id = UuidV7()
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyAction:
+class EmptyAction(msgspec.Struct, frozen=True):
     """The record of an action that emitted nothing."""
 
     action: str

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import cache, cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_args
 from uuid import UUID
+
+import msgspec
 
 from outrider import grammar
 from outrider.actions import Action
@@ -249,7 +250,7 @@ class Outbox:
 
     @cached_property
     def _reading(self) -> Lookup:
-        return replace(self._lookup, refuse_autocommit=False)
+        return msgspec.structs.replace(self._lookup, refuse_autocommit=False)
 
     @cached_property
     def _recorder(self) -> Recorder:

@@ -8,9 +8,10 @@ before the application itself has imported it, and subclasses work.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import msgspec
 
 from outrider.errors import NotInTransactionError, UnsupportedConnectionError
 from outrider.records import Record
@@ -80,8 +81,7 @@ Factory: TypeAlias = Callable[[Any, "str | None"], Any]
 UnitFactory: TypeAlias = Callable[[Any, "str | None", bool], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapters:
+class Adapters(msgspec.Struct, frozen=True, kw_only=True):
     """The adapters of one class of connections, by the world it belongs to.
 
     Ours are written ``module:class`` and imported with the first connection of that class.
@@ -115,14 +115,13 @@ KNOWN: Mapping[str, Adapters] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lookup:
+class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     """Finds the adapter of a connection."""
 
     schema: str | None = None
-    known: Mapping[str, Adapters] = field(default_factory=lambda: KNOWN)
+    known: Mapping[str, Adapters] = msgspec.field(default_factory=lambda: KNOWN)
     refuse_autocommit: bool = True
-    _found: dict[type, _Found] = field(default_factory=dict, init=False, repr=False)
+    _found: dict[type, _Found] = msgspec.field(default_factory=dict)
 
     def sync(self, tx: object) -> Connection:
         """Return the adapter of a connection that blocks."""

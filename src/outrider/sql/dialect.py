@@ -9,9 +9,10 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from outrider import grammar
 from outrider.sql.statement import Query
@@ -22,8 +23,7 @@ _COMMENT = re.compile(r"^\s*--[^\n]*\n?", re.MULTILINE)
 _MARKER = "/* schema */"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One database's SQL, bound to the schema it lives in."""
 
     name: str
