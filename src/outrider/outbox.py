@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext import asyncio as sqlalchemy_asyncio
 
     from outrider.config import Settings
+    from outrider.sql.verify import Finding
 
     AsyncSessions: TypeAlias = (
         sqlalchemy_asyncio.AsyncSession | sqlalchemy_asyncio.async_scoped_session[Any]
@@ -224,6 +225,25 @@ class Outbox:
         connection = await self._reading.aio(tx)
         return await connection.run(self._page(connection.dialect, where, after, limit))
 
+    def check(self, tx: SyncTx) -> list[Finding]:
+        """Refuse a database in which events would not be safe; return what to be warned of.
+
+        Call it when the application starts. It reads, and changes nothing.
+
+        Raises:
+            SchemaMismatchError: with each thing that is wrong, and its remedy.
+
+        """
+        connection = self._reading.sync(tx)
+        checks = _checks()
+        return _warnings(connection.run(checks.verify(connection.dialect)), checks)
+
+    async def acheck(self, tx: AsyncTx) -> list[Finding]:
+        """Refuse a database in which events would not be safe; return what to be warned of."""
+        connection = await self._reading.aio(tx)
+        checks = _checks()
+        return _warnings(await connection.run(checks.verify(connection.dialect)), checks)
+
     def register(
         self, cls: type, *, sync: Factory | None = None, aio: Factory | None = None
     ) -> None:
@@ -302,6 +322,16 @@ class Outbox:
     async def _awrite(self, tx: AsyncTx, emissions: Sequence[Emission]) -> list[EventRef]:
         connection = await self._lookup.aio(tx)
         return await connection.run(emit_plans.emit(connection.dialect, emissions, self._sealer))
+
+
+def _checks() -> Any:
+    # Emitting never needs it, so importing us does not pay for it.
+    return import_module("outrider.sql.verify")
+
+
+def _warnings(findings: list[Finding], checks: Any) -> list[Finding]:
+    checks.require(findings)
+    return [finding for finding in findings if finding.level == "warning"]
 
 
 def _id_from(new_id: Callable[[], UUID]) -> UUID:

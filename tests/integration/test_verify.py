@@ -554,3 +554,20 @@ def test_everything_that_is_wrong_is_named_at_once(postgres_url: str) -> None:
     assert message.count("\n  fix: ") == len(wrong(findings(postgres_url))) == 3
     for part in ("CACHE 50", "index outbox_events_entity is missing", "outbox_events_no_delete"):
         assert part in message
+
+
+async def test_an_application_is_told_when_it_starts_what_cannot_be_safe(
+    postgres_url: str,
+) -> None:
+    outbox = Outbox(namespace="shop")
+    with psycopg.connect(postgres_url) as connection:
+        migrate_for_tests(connection)
+        assert "log_privileges" in [finding.code for finding in outbox.check(connection)]
+        connection.execute("ALTER SEQUENCE outbox_events_position_seq CACHE 50")
+        connection.commit()
+
+        with pytest.raises(SchemaMismatchError, match="CACHE 1"):
+            outbox.check(connection)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as other:
+        with pytest.raises(SchemaMismatchError, match="CACHE 1"):
+            await outbox.acheck(other)
