@@ -57,7 +57,7 @@ class MissingDependencyError(ConfigError):
 
 
 class EmitError(OutriderError):
-    """An event was refused. Nothing was written, and the transaction is as it was."""
+    """An event was refused and not written; the transaction is open and usable."""
 
     code = "OUT020"
 

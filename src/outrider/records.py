@@ -93,6 +93,7 @@ class Emission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def needs_answer(self) -> bool:
         """Say whether something has to be asked of the database to write it."""
+        # `guarded` spelled out: this is asked of every event, between two commits.
         record = self.record
         return (
             record.body_digest is not None

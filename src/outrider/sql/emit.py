@@ -12,7 +12,8 @@ conflicts, and whatever did not come back is looked up and judged::
                                             +--> its version  StaleVersionError
 
 Several guarded events are looked up before any is written, so a refusal writes nothing. Only
-a writer who commits in between can still make the second look refuse; its error says so.
+a writer who commits in between can still make the second look refuse, and then the others of that
+call stand in the transaction: whoever catches the error rolls back.
 """
 
 from __future__ import annotations

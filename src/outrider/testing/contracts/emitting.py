@@ -51,7 +51,7 @@ class EmitContract:
     @staticmethod
     def connect(url: str, /, *, autocommit: bool = False) -> AbstractAsyncContextManager[Caller]:
         """Open a connection of the kind under test; see :class:`callers.Connect`."""
-        raise NotImplementedError
+        raise NotImplementedError("override connect: it opens a connection of your kind")
 
     @pytest.fixture
     def url(self) -> str:
